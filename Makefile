@@ -1,0 +1,36 @@
+# Every target makes its own environment in .venv; nothing else on the machine is touched.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test bench clean
+
+demo: .venv/ready
+	$(BIN)/isosphere demo
+
+test: .venv/ready-test
+	$(BIN)/ruff check src tests benchmarks examples
+	$(BIN)/python -m pytest
+
+bench: .venv/ready-bench
+	$(BIN)/python benchmarks/losses.py
+	$(BIN)/python benchmarks/metrics.py
+
+.venv/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
+		{ echo "isosphere needs Python 3.10 or newer; name one with: make PYTHON=python3.12 ..."; exit 1; }
+	$(PYTHON) -m venv .venv
+
+.venv/ready: .venv/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@touch $@
+
+.venv/ready-test: .venv/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
+	@touch $@ .venv/ready
+
+.venv/ready-bench: .venv/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bench]'
+	@touch $@ .venv/ready
+
+clean:
+	rm -rf .venv build dist

@@ -1,0 +1,60 @@
+"""The algebra of embeddings on a sphere: norms, directions, cosines, chords and how far a step turns a direction.
+
+Half-precision inputs are raised to float32 and autocast is switched off for the products, because losses with a
+scale of 40 or 64 cannot stand bfloat16 cosines. Float64 stays float64.
+"""
+
+import torch
+from torch import Tensor
+
+
+def raised(values: Tensor) -> Tensor:
+    """Half precision becomes float32; float32 and float64 are returned as they are."""
+    return values.float() if values.dtype in (torch.float16, torch.bfloat16) else values
+
+
+def norms(embeddings: Tensor) -> Tensor:
+    """The length of each embedding, (..., D) -> (...), at least float32; its gradient at a zero vector is zero."""
+    return torch.linalg.vector_norm(raised(embeddings), dim=-1)
+
+
+def directions(embeddings: Tensor) -> Tensor:
+    """Unit vectors f / |f|, (..., D) -> (..., D); a zero vector has direction zero and gradient zero."""
+    lengths = norms(embeddings)
+    # The inner `where` keeps 1 / 0 out of the backward pass, the outer one makes value and gradient zero.
+    inverse = torch.where(lengths > 0, 1 / torch.where(lengths > 0, lengths, 1), 0)
+    return raised(embeddings) * inverse.unsqueeze(-1)
+
+
+def products(left: Tensor, right: Tensor) -> Tensor:
+    """All inner products (N, D), (M, D) -> (N, M), never in half precision, whatever autocast says."""
+    with torch.autocast(left.device.type, enabled=False):
+        return raised(left) @ raised(right).T
+
+
+def cosines(embeddings: Tensor, references: Tensor | None = None) -> Tensor:
+    """Cosines of all pairs, (N, D), (M, D) -> (N, M); without references, of the embeddings among themselves."""
+    left = directions(embeddings)
+    return products(left, left if references is None else directions(references))
+
+
+def squared_chords(embeddings: Tensor, references: Tensor | None = None) -> Tensor:
+    """Squared distances |f_i/|f_i| - f_j/|f_j||^2 = 2 - 2 cos of all pairs, (N, D), (M, D) -> (N, M)."""
+    return 2 - 2 * cosines(embeddings, references)
+
+
+def pair_masks(labels: Tensor, reference_labels: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Which pairs share a label and which do not, two (N, M) bool masks; without references self is neither."""
+    same = labels[:, None] == (labels if reference_labels is None else reference_labels)[None, :]
+    if reference_labels is not None:
+        return same, ~same
+    itself = torch.eye(len(labels), dtype=torch.bool, device=labels.device)
+    return same & ~itself, ~same
+
+
+def tan_direction_change(embeddings: Tensor, gradients: Tensor, lr: float = 1.0) -> Tensor:
+    """Tangent of the angle by which f - lr * g turns away from f, (N, D), (N, D) -> (N,); Eq. 6 where g is orthogonal to f."""
+    unit, gradients = directions(embeddings), raised(gradients)
+    radial = (unit * gradients).sum(-1)
+    tangential = norms(gradients - radial.unsqueeze(-1) * unit)
+    return lr * tangential / (norms(embeddings) - lr * radial)
