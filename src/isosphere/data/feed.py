@@ -1,0 +1,88 @@
+"""Batches of pixels, step by step, decoded and augmented by worker processes or gathered from memory.
+
+One item is one whole step, and everything in it is a pure function of (seed, step): neither the number of workers nor
+a restart changes a pixel, and ranks together give the pixels of one process.
+"""
+
+import signal
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from .images import ImageSet, UnreadableImage
+from .samplers import ClassBatches, OrderedBatches, ShuffledBatches
+from .transforms import uniforms
+
+
+class Batch(NamedTuple):
+    """Images uint8 (B, C, S, S), their labels long (B,) and their indices in the set, long (B,)."""
+
+    images: Tensor
+    labels: Tensor
+    indices: Tensor
+
+
+class Steps(Dataset):
+    """`steps[step]` is that step's batch, or the UnreadableImage that stopped it; a view of None changes nothing."""
+
+    def __init__(
+        self,
+        image_set: ImageSet,
+        batches: ClassBatches | ShuffledBatches | OrderedBatches,
+        view: Callable[[Tensor, Tensor], Tensor] | None,
+        seed: int,
+    ) -> None:
+        self.image_set, self.batches, self.view, self.seed = image_set, batches, view, seed
+
+    def __getitem__(self, step: int) -> Batch | UnreadableImage:
+        indices = self.batches.indices(step)
+        pixels, labels = self.image_set.pixels, self.image_set.labels[indices]
+        device = None if pixels is None else pixels.device
+        positions = torch.arange(len(indices), device=device) + self.batches.first
+        numbers = uniforms(self.seed, step, positions, self.view.draws if self.view else 0)
+        if pixels is not None:
+            images = pixels[indices.to(device)]
+            return Batch(self.view(images, numbers) if self.view else images, labels, indices)
+        images = []
+        try:
+            for index, its in zip(indices.tolist(), numbers, strict=True):
+                image = self.image_set[index]
+                images.append(self.view(image, its) if self.view else image)
+        except UnreadableImage as error:  # returned, because a worker would raise it without its path
+            return error
+        return Batch(torch.stack(images), labels, indices)
+
+
+def loader(
+    image_set: ImageSet,
+    batches: ClassBatches | ShuffledBatches | OrderedBatches,
+    view: Callable[[Tensor, Tensor], Tensor] | None,
+    steps: range,
+    workers: int = 0,
+    seed: int = 0,
+    pin_memory: bool = False,
+) -> Iterator[Batch]:
+    """The batches of these steps in order; workers (none for pixels in memory) each work two steps ahead."""
+    workers = 0 if image_set.pixels is not None else workers
+    pin_memory = pin_memory and image_set.pixels is None
+    source = DataLoader(
+        Steps(image_set, batches, view, seed),
+        batch_size=None,
+        sampler=steps,
+        num_workers=workers,
+        pin_memory=pin_memory,
+        worker_init_fn=_leave_interrupts,
+        generator=torch.Generator(),  # else every loader would draw its base seed from the global stream
+    )
+    for batch in source:
+        if isinstance(batch, UnreadableImage):
+            raise batch
+        yield batch
+
+
+def _leave_interrupts(worker: int) -> None:
+    """Ctrl-C is for the main process, which finishes its step and saves."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

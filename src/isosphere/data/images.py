@@ -1,0 +1,220 @@
+"""A set of labelled images, from a folder of class folders, a CSV or pixels in memory, and its split by class.
+
+Files are decoded as torchvision's loader does it (alpha is dropped, colours are not managed), except that the EXIF
+orientation is applied and 16-bit grey is scaled instead of clipped.
+"""
+
+import csv
+import warnings
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image, ImageOps
+from torch import Tensor
+
+EXTENSIONS = {".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm"}
+
+
+class UnreadableImage(ValueError):
+    """A file that cannot be decoded: `path` names it, `reason` says why."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(path, reason)  # both in args, so that it can be pickled by a worker process
+        self.path, self.reason = path, reason
+
+    def __str__(self) -> str:
+        return f"cannot read the image {self.path}: {self.reason}"
+
+
+def decode(path: str | Path) -> Tensor:
+    """An image file as RGB, uint8 (3, H, W), upright by its EXIF orientation."""
+    try:
+        with Image.open(path) as opened:
+            image = ImageOps.exif_transpose(opened)
+        if image.mode.startswith("I"):  # 16-bit grey: PIL's own conversion would clip it to white
+            image = Image.fromarray((np.asarray(image).astype(np.int64) >> 8).clip(0, 255).astype(np.uint8))
+        if "transparency" in image.info:
+            image = image.convert("RGBA")
+        return torch.from_numpy(np.array(image.convert("RGB"))).permute(2, 0, 1).contiguous()
+    except Exception as error:  # on damaged files PIL raises almost anything
+        raise UnreadableImage(str(path), f"{type(error).__name__}: {error}") from error
+
+
+class ImageSet:
+    """Images with labels: `set[i]` is uint8 (3, H, W) from a file, or (C, H, W) as stored for pixels in memory.
+
+    Either `paths` (a list of N) or `pixels` (uint8 (N, C, H, W)) is None. `labels` is long (N,) and counts
+    `classes`, a list of names. `splits` is None, or "train" or "test" for each image.
+    """
+
+    def __init__(
+        self,
+        labels: Tensor,
+        classes: Sequence[str],
+        paths: Sequence[str] | None = None,
+        pixels: Tensor | None = None,
+        splits: Sequence[str] | None = None,
+    ) -> None:
+        self.labels, self.classes = labels, list(classes)
+        self.paths = None if paths is None else list(paths)
+        self.pixels = pixels
+        self.splits = None if splits is None else list(splits)
+
+    @classmethod
+    def folder(cls, root: str | Path) -> "ImageSet":
+        """All images of root/class/*.jpg (and the other usual extensions), classes and files in order of name."""
+        root = Path(root)
+        if not root.is_dir():
+            raise ValueError(f"{root} is not a folder; give a folder that holds one folder of images per class")
+        names = _ordered(entry.name for entry in root.iterdir() if entry.is_dir() and entry.name[0] != ".")
+        if not names:
+            raise ValueError(f"{root} holds no class folder; give a folder that holds one folder of images per class")
+        paths, labels = [], []
+        for label, name in enumerate(names):
+            files = [file for file in (root / name).iterdir() if _is_image(file)]
+            if not files:
+                raise ValueError(f"the class folder {root / name} holds no image; fill or remove it")
+            paths += sorted(map(str, files))
+            labels += [label] * len(files)
+        return cls(torch.tensor(labels), names, paths)
+
+    @classmethod
+    def csv(cls, path: str | Path) -> "ImageSet":
+        """Images listed in a CSV with the columns path,label[,split]; paths are relative to the CSV's own folder."""
+        path = Path(path)
+        if not path.is_file():
+            raise ValueError(f"{path} is not a file; give a CSV with the columns path,label[,split]")
+        with open(path, newline="", encoding="utf-8-sig") as file:
+            reader = csv.DictReader(file, restkey="")
+            columns, rows = reader.fieldnames or [], list(reader)
+        if set(columns) not in ({"path", "label"}, {"path", "label", "split"}):
+            raise ValueError(f"{path} has the columns {','.join(columns) or '(none)'}; they must be path,label[,split]")
+        if not rows:
+            raise ValueError(f"{path} lists no image")
+        for line, row in enumerate(rows, start=2):
+            if len(row) != len(columns) or not all(row.values()):
+                raise ValueError(f"{path}: row {line} does not fill the columns {','.join(columns)}")
+            if row.get("split", "train") not in ("train", "test"):
+                raise ValueError(f"{path}: row {line} has the split {row['split']!r}; it must be train or test")
+        paths = [str(path.parent / row["path"]) for row in rows]
+        missing = [name for name in paths if not Path(name).is_file()]
+        if missing:
+            raise ValueError(f"{path}: {len(missing)} of {len(paths)} files are missing: {_some(missing)}")
+        names = _ordered({row["label"] for row in rows})
+        number = {name: label for label, name in enumerate(names)}
+        splits = [row["split"] for row in rows] if "split" in columns else None
+        return cls(torch.tensor([number[row["label"]] for row in rows]), names, paths, splits=splits)
+
+    @classmethod
+    def from_pixels(cls, pixels: Tensor, labels: Tensor, classes: Sequence[str]) -> "ImageSet":
+        """Images of one size that are in memory already: uint8 (N, C, H, W), labels (N,), the names of the classes."""
+        if pixels.dtype != torch.uint8 or pixels.ndim != 4:
+            raise ValueError(f"pixels must be uint8 (N, C, H, W), not {pixels.dtype} {tuple(pixels.shape)}")
+        labels = torch.as_tensor(labels)
+        if labels.is_floating_point() or labels.shape != pixels.shape[:1]:
+            raise ValueError(f"labels must be {len(pixels)} integers, not {labels.dtype} {tuple(labels.shape)}")
+        if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < len(classes):
+            raise ValueError(f"labels run from {labels.min()} to {labels.max()}, but there are {len(classes)} classes")
+        return cls(labels.long(), classes, pixels=pixels)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, index: int) -> Tensor:
+        return decode(self.paths[index]) if self.pixels is None else self.pixels[index]
+
+    def __repr__(self) -> str:
+        return f"ImageSet({len(self)} images of {len(self.classes)} classes)"
+
+    def subset(self, indices: Iterable[int] | Tensor) -> "ImageSet":
+        """The images at these indices, in this order; classes left without images go, the others keep their order."""
+        kept = torch.as_tensor(indices if isinstance(indices, Tensor) else list(indices), dtype=torch.long)
+        present, labels = self.labels[kept].unique(return_inverse=True)
+        return ImageSet(
+            labels,
+            [self.classes[old] for old in present.tolist()],
+            None if self.paths is None else [self.paths[i] for i in kept.tolist()],
+            None if self.pixels is None else self.pixels[kept],
+            None if self.splits is None else [self.splits[i] for i in kept.tolist()],
+        )
+
+    def of_classes(self, class_indices: Iterable[int]) -> "ImageSet":
+        """All images of these classes, in the set's order, relabelled to 0..C-1 in the set's order of classes."""
+        wanted = torch.zeros(len(self.classes), dtype=torch.bool)
+        wanted[torch.as_tensor(list(class_indices), dtype=torch.long)] = True
+        return self.subset(wanted[self.labels].nonzero().flatten())
+
+
+def split_classes(
+    image_set: ImageSet, fraction: float = 0.5, seed: int | None = None, allow_shared: bool = False
+) -> tuple[ImageSet, ImageSet]:
+    """Training and test images of disjoint classes: the first `fraction` of the classes train, shuffled if seeded.
+
+    A set that brings its own `splits` (a CSV's column) keeps them; a class in both is an error unless allowed.
+    """
+    if image_set.splits is not None:
+        train, test = (
+            image_set.subset([i for i, split in enumerate(image_set.splits) if split == name])
+            for name in ("train", "test")
+        )
+        if not len(train) or not len(test):
+            raise ValueError("the split column names no image for " + ("test" if len(train) else "train"))
+        shared = sorted(set(train.classes) & set(test.classes))
+        if shared and not allow_shared:
+            raise ValueError(f"{len(shared)} classes are in both train and test: {_some(shared)}")
+        return train, test
+    count = len(image_set.classes)
+    trained = round(fraction * count)
+    if not 0 < trained < count:
+        raise ValueError(f"a fraction of {fraction} leaves no class for one side of {count} classes")
+    order = np.arange(count) if seed is None else np.random.default_rng(seed).random(count).argsort(kind="stable")
+    return image_set.of_classes(order[:trained]), image_set.of_classes(order[trained:])
+
+
+def check_images(image_set: ImageSet, workers: int = 8) -> dict[int, UnreadableImage]:
+    """Decodes every file in parallel behind a progress bar; the failures by index, none for pixels in memory."""
+    from rich.progress import track
+
+    def failure(index: int) -> UnreadableImage | None:
+        try:
+            image_set[index]
+        except UnreadableImage as error:
+            return error
+        return None
+
+    if image_set.pixels is not None:
+        return {}
+    with ThreadPoolExecutor(workers) as pool:  # threads are enough: PIL decodes without the interpreter's lock
+        found = track(pool.map(failure, range(len(image_set))), "checking images", len(image_set), transient=True)
+        return {index: error for index, error in enumerate(found) if error is not None}
+
+
+def readable_images(image_set: ImageSet, skip_unreadable: bool = False, workers: int = 8) -> ImageSet:
+    """The set if every file can be decoded; else an error naming the others, or a warning and the set without them."""
+    failures = check_images(image_set, workers)
+    if not failures:
+        return image_set
+    message = f"{len(failures)} of {len(image_set)} images are unreadable: {_some(map(str, failures.values()))}"
+    if not skip_unreadable:
+        raise ValueError(f"{message}; repair or remove them, or allow skip_unreadable")
+    warnings.warn(f"{message}; going on without them", stacklevel=2)
+    return image_set.subset(index for index in range(len(image_set)) if index not in failures)
+
+
+def _is_image(path: Path) -> bool:
+    return path.suffix.lower() in EXTENSIONS and not path.name.startswith(".")
+
+
+def _ordered(names: Iterable[str]) -> list[str]:
+    """Names in order; in numeric order where all of them are numbers."""
+    names = sorted(names)
+    return sorted(names, key=int) if all(name.isdecimal() for name in names) else names
+
+
+def _some(names: Iterable[str], limit: int = 10) -> str:
+    """The names in one line, cut after a few."""
+    names = list(names)
+    return ", ".join(names[:limit]) + (f" and {len(names) - limit} more" if len(names) > limit else "")

@@ -1,0 +1,235 @@
+"""A packed store: every image decoded once, shorter side at one size, uint8, end to end in one memory-mapped file.
+
+Widths differ, so nothing is padded or squared: an image is a stretch of the buffer, found by its start and size. The
+buffer may live on a GPU, where a batch of crops is one gather. Packing survives being killed: the next call goes on
+after the last whole image, and the finished folder appears by a rename. It is redone when the files have changed.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import zlib
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from .images import ImageSet, UnreadableImage, _some, decode
+from .transforms import CROP_DRAWS, TestView, TrainView, crop_boxes, flips, resize_shorter
+
+VERSION = 1
+RECORD = np.dtype([("height", "<u4"), ("width", "<u4"), ("crc", "<u4")])
+PIXELS, RECORDS, MANIFEST = "pixels.bin", "records.bin", "manifest.json"
+CHUNK = 128  # images cropped at once, which bounds the memory of the gather's indices
+
+
+class PackedSet:
+    """Packed images with labels: `set[i]` is uint8 (3, H, W), `set.batch(...)` a batch of crops on the store's device.
+
+    `buffer` is uint8 (P, 3), all pixels of all images by rows; `starts`, `heights`, `widths` are long (N,).
+    """
+
+    def __init__(
+        self, images: ImageSet, shorter: int, buffer: Tensor, starts: Tensor, heights: Tensor, widths: Tensor
+    ) -> None:
+        self.images, self.shorter, self.classes = images, shorter, images.classes
+        self.labels = images.labels.to(buffer.device)
+        self.buffer, self.starts, self.heights, self.widths = buffer, starts, heights, widths
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, index: int) -> Tensor:
+        start, height, width = (int(part[index]) for part in (self.starts, self.heights, self.widths))
+        return self.buffer[start : start + height * width].view(height, width, 3).permute(2, 0, 1)
+
+    def __repr__(self) -> str:
+        size = self.buffer.numel() / 1e9
+        return f"PackedSet({len(self)} images of {len(self.classes)} classes, {size:.2f} GB on {self.buffer.device})"
+
+    def subset(self, indices: Iterable[int] | Tensor) -> "PackedSet":
+        """The images at these indices, in this order, relabelled as `ImageSet.subset` does; the buffer is shared."""
+        kept = torch.as_tensor(indices if isinstance(indices, Tensor) else list(indices), dtype=torch.long).cpu()
+        parts = (part[kept.to(part.device)] for part in (self.starts, self.heights, self.widths))
+        return PackedSet(self.images.subset(kept), self.shorter, self.buffer, *parts)
+
+    def of_classes(self, class_indices: Iterable[int]) -> "PackedSet":
+        """All images of these classes, in the set's order, relabelled to 0..C-1 in the set's order of classes."""
+        wanted = torch.zeros(len(self.classes), dtype=torch.bool)
+        wanted[torch.as_tensor(list(class_indices), dtype=torch.long)] = True
+        return self.subset(wanted[self.images.labels].nonzero().flatten())
+
+    def fits(self, device: torch.device | str, share: float = 0.5) -> bool:
+        """Whether the buffer takes no more than this share of the device's free memory; on the CPU it always fits."""
+        device = torch.device(device)
+        return device.type != "cuda" or self.buffer.numel() <= share * torch.cuda.mem_get_info(device)[0]
+
+    def to(self, device: torch.device | str) -> "PackedSet":
+        """The same set with its buffer on the device."""
+        parts = (part.to(device) for part in (self.buffer, self.starts, self.heights, self.widths))
+        return PackedSet(self.images, self.shorter, *parts)
+
+    def batch(self, indices: Tensor, view: TrainView | TestView, numbers: Tensor | None = None) -> Tensor:
+        """These images seen through the view, uint8 (N, 3, S, S), channels last in memory, without synchronising.
+
+        `indices` (N,) and, for a TrainView, `numbers` (N, view.draws) are on the store's device.
+        """
+        if view.shorter != self.shorter or view.size > self.shorter:
+            raise ValueError(f"the images are packed with shorter side {self.shorter}, which does not serve {view}")
+        heights, widths = self.heights[indices], self.widths[indices]
+        if isinstance(view, TrainView):
+            boxes = crop_boxes(numbers[:, :CROP_DRAWS], heights, widths, view.scale, view.ratio)
+            flipped = flips(numbers[:, CROP_DRAWS]) if view.flip else torch.zeros_like(heights, dtype=torch.bool)
+        else:
+            boxes, flipped = central_boxes(heights, widths, view.size), torch.zeros_like(heights, dtype=torch.bool)
+        parts = zip(*(part.split(CHUNK) for part in (self.starts[indices], widths, boxes, flipped)), strict=True)
+        return torch.cat([sample_crops(self.buffer, *part, view.size) for part in parts])
+
+
+def central_boxes(heights: Tensor, widths: Tensor, size: int) -> Tensor:
+    """The central square of each image as (top, left, height, width), long (N, 4), rounded as torchvision does."""
+    top, left = (((side - size).double() / 2).round().long() for side in (heights, widths))
+    return torch.stack((top, left, torch.full_like(top, size), torch.full_like(top, size)), dim=1)
+
+
+def sample_crops(buffer: Tensor, starts: Tensor, widths: Tensor, boxes: Tensor, flipped: Tensor, size: int) -> Tensor:
+    """Boxes (N, 4) of the images that start here in the buffer (P, 3), bilinear, not antialiased -> (N, 3, S, S)."""
+    top, left, height, width = boxes.T[:, :, None]  # (N, 1) each
+    places = torch.arange(size, device=buffer.device).expand(len(boxes), size)
+    columns = torch.where(flipped[:, None], size - 1 - places, places)
+    above, below, down = _taps(places, height, size)  # (N, S) each
+    before, after, right = _taps(columns, width, size)
+    rows = [(starts[:, None] + (top + row) * widths[:, None])[:, :, None] for row in (above, below)]
+    sides = [(left + column)[:, None, :] for column in (before, after)]
+    right, down = right[:, None, :, None], down[:, :, None, None]
+    upper, lower = (
+        torch.lerp(buffer[row + sides[0]].float(), buffer[row + sides[1]].float(), right) for row in rows
+    )  # (N, S, S, 3)
+    return torch.lerp(upper, lower, down).round().to(torch.uint8).permute(0, 3, 1, 2)
+
+
+def _taps(places: Tensor, lengths: Tensor, size: int) -> tuple[Tensor, Tensor, Tensor]:
+    """For output places (N, S) over inputs of these lengths (N, 1): the two input places and the second's weight."""
+    exact = ((places + 0.5) * (lengths / size) - 0.5).clamp(min=0)
+    first = torch.minimum(exact.long(), lengths - 1)
+    return first, torch.minimum(first + 1, lengths - 1), exact - first
+
+
+def pack(image_set: ImageSet, folder: str | Path, shorter: int = 256, workers: int | None = None) -> PackedSet:
+    """The packed store of an image set's files in `folder`, opened if it is there and current, else made or repaired.
+
+    `workers` processes decode (by default one for each core); unreadable images are an error that names them.
+    Other processes that ask for the same store wait for it.
+    """
+    if image_set.paths is None:
+        raise ValueError("only images in files can be packed; these are in memory already")
+    folder, manifest = Path(folder), _manifest(image_set.paths, shorter)
+    partial = folder.with_name(f"{folder.name}.partial")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with open(folder.with_name(f"{folder.name}.lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # the system lets go of it however this process ends
+        if not _is_current(folder, manifest):
+            if not _is_begun(partial, manifest):
+                shutil.rmtree(partial, ignore_errors=True)
+                if _is_begun(folder, manifest):  # the right images, but files of the wrong length: keep what is whole
+                    folder.rename(partial)
+                else:
+                    partial.mkdir()
+                    (partial / MANIFEST).write_text(json.dumps(manifest))
+            _fill(partial, image_set.paths, shorter, len(os.sched_getaffinity(0)) if workers is None else workers)
+            shutil.rmtree(folder, ignore_errors=True)
+            partial.rename(folder)
+    records = np.fromfile(folder / RECORDS, RECORD)
+    heights, widths = (torch.from_numpy(records[side].astype(np.int64)) for side in ("height", "width"))
+    ends = (heights * widths).cumsum(0)
+    size = 3 * int(ends[-1])
+    buffer = torch.from_file(str(folder / PIXELS), shared=False, size=size, dtype=torch.uint8).view(-1, 3)
+    return PackedSet(image_set, shorter, buffer, ends - heights * widths, heights, widths)
+
+
+class _Resized(Dataset):
+    """`resized[i]` is file i decoded, its shorter side at `shorter`, uint8 (H, W, 3), or the error that it gave."""
+
+    def __init__(self, paths: list[str], shorter: int) -> None:
+        self.paths, self.shorter = paths, shorter
+
+    def __getitem__(self, index: int) -> Tensor | UnreadableImage:
+        try:
+            return resize_shorter(decode(self.paths[index]), self.shorter).permute(1, 2, 0).contiguous()
+        except UnreadableImage as error:  # returned, because a worker would raise it without its path
+            return error
+
+
+def _fill(partial: Path, paths: list[str], shorter: int, workers: int) -> None:
+    """Append every image that is not yet there, pixels first and its record after them."""
+    from rich.progress import track
+
+    done, unreadable = _keep_whole(partial), []
+    loader = DataLoader(
+        _Resized(paths, shorter),
+        batch_size=None,
+        sampler=range(done, len(paths)),
+        num_workers=min(workers, len(paths) - done),
+        generator=torch.Generator(),  # else the loader would draw its base seed from the global stream
+    )
+    with open(partial / PIXELS, "ab") as pixels, open(partial / RECORDS, "ab") as records:
+        for image in track(loader, "packing images", len(paths) - done, transient=True):
+            if isinstance(image, UnreadableImage):
+                unreadable.append(str(image))
+            if unreadable:  # nothing more is written, but the rest is looked at, to name all that need repair
+                continue
+            data = image.numpy()
+            pixels.write(data)
+            pixels.flush()
+            records.write(np.array([(*data.shape[:2], zlib.crc32(data))], RECORD).tobytes())
+            records.flush()
+        for file in (pixels, records):
+            os.fsync(file.fileno())
+    if unreadable:
+        raise ValueError(f"{len(unreadable)} of {len(paths)} images are unreadable: {_some(unreadable)}")
+
+
+def _keep_whole(partial: Path) -> int:
+    """Cut an interrupted store after its last whole image (by checksum) and count the images that are left."""
+    for name in (PIXELS, RECORDS):
+        (partial / name).touch()
+    records = np.fromfile(partial / RECORDS, RECORD)
+    done = end = 0
+    with open(partial / PIXELS, "r+b") as pixels:
+        for height, width, crc in records.tolist():
+            data = pixels.read(3 * height * width)
+            if len(data) < 3 * height * width or zlib.crc32(data) != crc:
+                break
+            done, end = done + 1, end + len(data)
+        pixels.truncate(end)
+    os.truncate(partial / RECORDS, done * RECORD.itemsize)
+    return done
+
+
+def _manifest(paths: list[str], shorter: int) -> dict[str, int | str]:
+    """What the store must have been made from: the files' names below their common folder, sizes and times."""
+    common, digest = os.path.commonpath(paths), hashlib.sha256()
+    for path in paths:
+        status = os.stat(path)
+        digest.update(f"{os.path.relpath(path, common)}\0{status.st_size}\0{status.st_mtime_ns}\n".encode())
+    return {"version": VERSION, "shorter": shorter, "images": len(paths), "files": digest.hexdigest()}
+
+
+def _is_begun(folder: Path, manifest: dict[str, int | str]) -> bool:
+    try:
+        return json.loads((folder / MANIFEST).read_text()) == manifest
+    except (OSError, ValueError):  # absent, or cut off while it was written
+        return False
+
+
+def _is_current(folder: Path, manifest: dict[str, int | str]) -> bool:
+    if not _is_begun(folder, manifest) or not (folder / PIXELS).is_file() or not (folder / RECORDS).is_file():
+        return False
+    records = np.fromfile(folder / RECORDS, RECORD)
+    pixels = 3 * int((records["height"].astype(np.int64) * records["width"]).sum())
+    return len(records) == manifest["images"] and (folder / PIXELS).stat().st_size == pixels

@@ -1,0 +1,103 @@
+"""Which images a step sees: pure functions of (seed, step), so that a resumed or distributed run sees the same batches.
+
+Every sampler has `indices(step)`, the rank's contiguous slice of the global batch as a long tensor, and `first`, the
+position of that slice in the global batch.
+"""
+
+from functools import lru_cache
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+class ClassBatches:
+    """`batch / per_class` random classes, `per_class` images of each, neighbours in the batch.
+
+    Classes are drawn without replacement, and so are images, unless the class has fewer than `per_class`.
+    """
+
+    def __init__(self, labels: Tensor, batch: int, per_class: int, seed: int, rank: int = 0, world: int = 1) -> None:
+        if per_class < 1 or batch % per_class:
+            raise ValueError(f"a batch of {batch} cannot be filled with {per_class} images per class; use a multiple")
+        order = labels.cpu().numpy().argsort(kind="stable")
+        _, starts = np.unique(labels.cpu().numpy()[order], return_index=True)
+        self.members = np.split(order, starts[1:])  # the indices of each class
+        if len(self.members) < batch // per_class:
+            raise ValueError(
+                f"a batch of {batch} with {per_class} images per class needs {batch // per_class} classes, "
+                f"but there are {len(self.members)}; make the batch smaller or take more images per class"
+            )
+        self.batch, self.per_class, self.seed = batch, per_class, seed
+        self.first, self.local = _slice(batch, rank, world)
+
+    def indices(self, step: int) -> Tensor:
+        """The rank's images of this step, long (batch / world,)."""
+        numbers = _generator(self.seed, step).random((self.batch // self.per_class, 1 + self.per_class))
+        chosen = []
+        for label, draws in zip(_distinct(numbers[:, 0], len(self.members)), numbers[:, 1:], strict=True):
+            members = self.members[label]
+            enough = len(members) >= self.per_class
+            chosen.append(members[_distinct(draws, len(members)) if enough else (draws * len(members)).astype(int)])
+        return torch.from_numpy(np.concatenate(chosen)[self.first : self.first + self.local])
+
+
+class ShuffledBatches:
+    """Every image once an epoch, in a new order each; an incomplete last batch is dropped.
+
+    With `views` each image stands that many times in a row, so the global batch has batch * views positions.
+    """
+
+    def __init__(self, count: int, batch: int, seed: int, views: int = 1, rank: int = 0, world: int = 1) -> None:
+        if not 0 < batch <= count:
+            raise ValueError(f"a batch of {batch} cannot be drawn from {count} images")
+        self.count, self.batch, self.seed, self.views = count, batch, seed, views
+        self.per_epoch = count // batch  # steps in an epoch
+        self.first, self.local = (views * part for part in _slice(batch, rank, world))
+
+    def indices(self, step: int) -> Tensor:
+        """The rank's images of this step, long (batch * views / world,), the views of an image side by side."""
+        epoch, part = divmod(step, self.per_epoch)
+        images = _shuffled(self.count, self.seed, epoch)[part * self.batch : (part + 1) * self.batch]
+        return torch.from_numpy(images.repeat(self.views)[self.first : self.first + self.local])
+
+
+class OrderedBatches:
+    """All images once in order, for evaluation; the last batch may be smaller, and ranks share out the steps."""
+
+    first = 0
+
+    def __init__(self, count: int, batch: int) -> None:
+        self.count, self.batch = count, batch
+        self.per_epoch = -(-count // batch)
+
+    def indices(self, step: int) -> Tensor:
+        """The images of this step, long (at most batch,)."""
+        return torch.arange(step * self.batch, min((step + 1) * self.batch, self.count))
+
+
+def _slice(batch: int, rank: int, world: int) -> tuple[int, int]:
+    """First position and length of a rank's part of the global batch."""
+    if batch % world:
+        raise ValueError(f"a global batch of {batch} cannot be shared by {world} ranks; use a multiple of {world}")
+    return rank * (batch // world), batch // world
+
+
+def _generator(seed: int, counter: int) -> np.random.Generator:
+    return np.random.Generator(np.random.Philox(key=[seed, counter]))
+
+
+@lru_cache(maxsize=2)
+def _shuffled(count: int, seed: int, epoch: int) -> np.ndarray:
+    """The order of an epoch, by sorting random numbers: the same with every version of numpy."""
+    return _generator(seed, epoch).random(count).argsort(kind="stable")
+
+
+def _distinct(numbers: np.ndarray, count: int) -> list[int]:
+    """Distinct integers below `count`, one for each number in [0, 1): the first swaps of a Fisher-Yates shuffle."""
+    swapped, chosen = {}, []
+    for place, number in enumerate(numbers.tolist()):
+        other = place + int(number * (count - place))
+        chosen.append(swapped.get(other, other))
+        swapped[other] = swapped.get(place, place)
+    return chosen

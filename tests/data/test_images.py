@@ -1,0 +1,219 @@
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from isosphere.data.images import ImageSet, UnreadableImage, check_images, decode, readable_images, split_classes
+
+
+def save(path, colour=(10, 20, 30), size=(8, 6)):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("RGB", size, colour).save(path)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Four classes (b, a, d, c as written) with two images each, and things that are not images."""
+    for number, name in enumerate("badc"):
+        save(tmp_path / name / "two.png", (number, 0, 0))
+        save(tmp_path / name / "one.JPG", (number, 0, 0))
+        (tmp_path / name / "notes.txt").write_text("not an image")
+        (tmp_path / name / ".hidden.png").write_bytes(b"not an image")
+    (tmp_path / ".cache").mkdir()
+    (tmp_path / "readme.txt").write_text("not a class")
+    return tmp_path
+
+
+def truncate(path):
+    """A photo-like JPEG with its second half cut off."""
+    noise = np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8)
+    Image.fromarray(noise).save(path)
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def test_folder_is_sorted_and_ignores_what_is_no_image(folder):
+    images = ImageSet.folder(folder)
+    assert images.classes == ["a", "b", "c", "d"]
+    assert images.labels.dtype == torch.long and images.labels.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
+    assert [path.rsplit("/", 1)[1] for path in images.paths[:2]] == ["one.JPG", "two.png"]
+    assert len(images) == 8 and images[1].shape == (3, 6, 8) and images[1].dtype == torch.uint8
+    assert images[1][:, 0, 0].tolist() == [1, 0, 0]  # class a was written second
+
+
+def test_folder_names_that_are_numbers_are_in_numeric_order(tmp_path):
+    for name in ("10", "9", "100"):
+        save(tmp_path / name / "x.png")
+    assert ImageSet.folder(tmp_path).classes == ["9", "10", "100"]
+
+
+def test_folder_errors_name_the_culprit(folder):
+    (folder / "hollow").mkdir()
+    (folder / "hollow" / "notes.txt").write_text("")
+    with pytest.raises(ValueError, match="hollow holds no image"):
+        ImageSet.folder(folder)
+    with pytest.raises(ValueError, match="hollow holds no class folder"):
+        ImageSet.folder(folder / "hollow")
+    with pytest.raises(ValueError, match="nowhere is not a folder"):
+        ImageSet.folder(folder / "nowhere")
+
+
+def test_csv_reads_paths_relative_to_itself(folder):
+    (folder / "list.csv").write_text("label,path\nhen,a/one.JPG\ncat,b/two.png\nhen,c/two.png\n")
+    images = ImageSet.csv(folder / "list.csv")
+    assert images.classes == ["cat", "hen"] and images.labels.tolist() == [1, 0, 1] and images.splits is None
+    assert torch.equal(images[1], decode(folder / "b" / "two.png"))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "columns"),
+        ("path,label\n", "lists no image"),
+        ("path,label,colour\na/one.JPG,x,red\n", "path,label,colour"),
+        ("path\na/one.JPG\n", "columns path;"),
+        ("path,label\na/one.JPG\n", "row 2"),
+        ("path,label\na/one.JPG,x,y\n", "row 2"),
+        ("path,label\na/one.JPG,x\n,y\n", "row 3"),
+        ("path,label,split\na/one.JPG,x,validation\n", "row 2 has the split 'validation'"),
+        ("path,label\na/one.JPG,x\na/gone.png,x\nb/lost.png,y\n", r"2 of 3 files are missing: .*gone\.png, .*lost"),
+    ],
+)
+def test_csv_errors(folder, text, message):
+    (folder / "list.csv").write_text(text)
+    with pytest.raises(ValueError, match=message):
+        ImageSet.csv(folder / "list.csv")
+
+
+def test_a_csv_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(ValueError, match="absent.csv is not a file"):
+        ImageSet.csv(tmp_path / "absent.csv")
+
+
+def test_every_kind_of_file_becomes_rgb(tmp_path):
+    red = Image.new("RGB", (5, 4), (255, 0, 0))
+    deep = Image.fromarray(np.full((4, 5), 128 * 256 + 7, np.uint16))
+    palette = red.convert("P")
+    palette.info["transparency"] = bytes([0, 255])
+    kinds = {
+        "palette.png": (palette, (255, 0, 0)),
+        "grey.png": (Image.new("L", (5, 4), 77), (77, 77, 77)),
+        "alpha.png": (Image.new("RGBA", (5, 4), (9, 8, 7, 128)), (9, 8, 7)),
+        "bit.png": (Image.new("1", (5, 4), 1), (255, 255, 255)),
+        "deep.png": (deep, (128, 128, 128)),
+        "print.tif": (Image.new("CMYK", (5, 4), (0, 255, 255, 0)), (255, 0, 0)),
+    }
+    for name, (image, colour) in kinds.items():
+        image.save(tmp_path / name)
+        pixels = decode(tmp_path / name)
+        assert pixels.shape == (3, 4, 5), name
+        assert (pixels == torch.tensor(colour, dtype=torch.uint8)[:, None, None]).all(), name
+
+
+def test_exif_orientation_is_applied(tmp_path):
+    image = Image.fromarray(np.arange(24, dtype=np.uint8).reshape(4, 6) * 10)
+    exif = Image.Exif()
+    exif[0x0112] = 6  # the camera was turned: show it rotated by a quarter clockwise
+    image.save(tmp_path / "turned.png", exif=exif)
+    expected = np.rot90(np.asarray(image), k=-1)
+    assert np.array_equal(decode(tmp_path / "turned.png")[0].numpy(), expected)
+
+
+def test_pixels_subset_and_classes():
+    pixels = torch.arange(6, dtype=torch.uint8).view(6, 1, 1, 1).expand(6, 1, 2, 2)
+    images = ImageSet.from_pixels(pixels, torch.tensor([2, 0, 1, 2, 0, 1]), ["x", "y", "z"])
+    assert images[3].shape == (1, 2, 2) and int(images[3][0, 0, 0]) == 3
+    part = images.subset([3, 1, 0])
+    assert part.classes == ["x", "z"] and part.labels.tolist() == [1, 0, 1]
+    assert part.pixels[:, 0, 0, 0].tolist() == [3, 1, 0]
+    of = images.of_classes([2, 1])
+    assert of.classes == ["y", "z"] and of.labels.tolist() == [1, 0, 1, 0]
+    assert of.pixels[:, 0, 0, 0].tolist() == [0, 2, 3, 5]
+
+
+@pytest.mark.parametrize(
+    ("pixels", "labels", "message"),
+    [
+        (torch.zeros(2, 1, 4, 4), torch.tensor([0, 1]), "uint8"),
+        (torch.zeros(2, 4, 4, dtype=torch.uint8), torch.tensor([0, 1]), "uint8"),
+        (torch.zeros(2, 1, 4, 4, dtype=torch.uint8), torch.tensor([0.0, 1.0]), "integers"),
+        (torch.zeros(2, 1, 4, 4, dtype=torch.uint8), torch.tensor([0, 1, 1]), "2 integers"),
+        (torch.zeros(2, 1, 4, 4, dtype=torch.uint8), torch.tensor([0, 2]), "2 classes"),
+    ],
+)
+def test_pixels_that_do_not_fit_are_refused(pixels, labels, message):
+    with pytest.raises(ValueError, match=message):
+        ImageSet.from_pixels(pixels, labels, ["x", "y"])
+
+
+def pixel_set(classes, per_class=3):
+    labels = torch.arange(classes).repeat(per_class)
+    pixels = labels.to(torch.uint8).view(-1, 1, 1, 1)
+    return ImageSet.from_pixels(pixels, labels, [f"class {c}" for c in range(classes)])
+
+
+@pytest.mark.parametrize("seed", [None, 0, 1])
+@pytest.mark.parametrize("fraction", [0.5, 0.2, 0.75])
+def test_split_is_disjoint_complete_and_relabelled(fraction, seed):
+    images = pixel_set(20)
+    train, test = split_classes(images, fraction, seed)
+    assert len(train.classes) == round(20 * fraction) and not set(train.classes) & set(test.classes)
+    assert set(train.classes) | set(test.classes) == set(images.classes)
+    assert len(train) + len(test) == len(images)
+    for part in (train, test):
+        assert part.labels.unique().tolist() == list(range(len(part.classes)))
+        for pixel, label in zip(part.pixels.flatten().tolist(), part.labels.tolist(), strict=True):
+            assert part.classes[label] == f"class {pixel}"
+    if seed is None:
+        assert train.classes == images.classes[: len(train.classes)]
+    else:
+        assert train.classes != images.classes[: len(train.classes)]
+        assert split_classes(images, fraction, seed)[0].classes == train.classes
+
+
+def test_split_that_leaves_a_side_empty_is_refused():
+    with pytest.raises(ValueError, match="0.1 leaves no class"):
+        split_classes(pixel_set(3), 0.1)
+
+
+def test_split_column_wins_and_shared_classes_need_leave(folder):
+    rows = "path,label,split\na/one.JPG,x,test\nb/one.JPG,y,train\nc/one.JPG,z,train\n"
+    (folder / "list.csv").write_text(rows)
+    train, test = split_classes(ImageSet.csv(folder / "list.csv"), fraction=0.9, seed=3)
+    assert train.classes == ["y", "z"] and test.classes == ["x"]
+    (folder / "list.csv").write_text(rows + "d/one.JPG,z,test\n")
+    images = ImageSet.csv(folder / "list.csv")
+    with pytest.raises(ValueError, match="1 classes are in both train and test: z"):
+        split_classes(images)
+    train, test = split_classes(images, allow_shared=True)
+    assert train.classes == ["y", "z"] and test.classes == ["x", "z"]
+    (folder / "list.csv").write_text("path,label,split\na/one.JPG,x,test\n")
+    with pytest.raises(ValueError, match="no image for train"):
+        split_classes(ImageSet.csv(folder / "list.csv"))
+
+
+def test_unreadable_images_are_named(folder):
+    truncate(folder / "a" / "one.JPG")
+    (folder / "c" / "two.png").write_bytes(b"not an image at all")
+    images = ImageSet.folder(folder)
+    with pytest.raises(UnreadableImage, match="one.JPG") as caught:
+        images[0]
+    assert caught.value.path == str(folder / "a" / "one.JPG")
+    copy = pickle.loads(pickle.dumps(caught.value))
+    assert copy.path == caught.value.path and str(copy) == str(caught.value)
+    failures = check_images(images, workers=2)
+    assert {index: error.path for index, error in failures.items()} == {0: images.paths[0], 5: images.paths[5]}
+    with pytest.raises(ValueError, match=r"2 of 8 images are unreadable: .*one\.JPG.*two\.png.*skip_unreadable"):
+        readable_images(images)
+
+
+def test_unreadable_images_are_skipped_only_by_leave(folder):
+    truncate(folder / "a" / "one.JPG")
+    truncate(folder / "a" / "two.png")
+    images = ImageSet.folder(folder)
+    with pytest.warns(UserWarning, match="2 of 8 images are unreadable"):
+        kept = readable_images(images, skip_unreadable=True)
+    assert kept.classes == ["b", "c", "d"] and kept.paths == images.paths[2:]
+    assert kept.labels.tolist() == [0, 0, 1, 1, 2, 2]
+    assert readable_images(kept) is kept and check_images(pixel_set(2)) == {}

@@ -1,0 +1,125 @@
+import time
+
+import numpy as np
+import pytest
+import torch
+
+from isosphere.data.samplers import ClassBatches, OrderedBatches, ShuffledBatches
+
+
+def uneven_labels():
+    """Thirty classes with 1 to 9 images each, shuffled, with gaps between the labels."""
+    labels = torch.arange(30).repeat_interleave(torch.arange(30) % 9 + 1) * 7
+    return labels[torch.randperm(len(labels), generator=torch.Generator().manual_seed(0))]
+
+
+def test_class_batches_are_classes_times_images():
+    labels = uneven_labels()
+    counts = {int(label): int((labels == label).sum()) for label in labels.unique()}
+    sampler = ClassBatches(labels, batch=40, per_class=4, seed=1)
+    for step in range(200):
+        indices = sampler.indices(step)
+        assert indices.dtype == torch.long and indices.shape == (40,)
+        groups = labels[indices].view(10, 4)
+        assert (groups == groups[:, :1]).all() and len(groups[:, 0].unique()) == 10
+        for group in indices.view(10, 4):
+            if counts[int(labels[group[0]])] >= 4:
+                assert len(group.unique()) == 4
+
+
+def test_batches_are_pure_functions_of_seed_and_step():
+    labels = uneven_labels()
+    first, second = (ClassBatches(labels, 24, 3, seed=5) for _ in range(2))
+    forwards = [first.indices(step) for step in range(20)]
+    backwards = [second.indices(step) for step in reversed(range(20))][::-1]
+    assert all(torch.equal(a, b) for a, b in zip(forwards, backwards, strict=True))
+    assert len({tuple(indices.tolist()) for indices in forwards}) == 20
+    assert not torch.equal(forwards[0], ClassBatches(labels, 24, 3, seed=6).indices(0))
+
+
+def test_classes_and_images_are_drawn_evenly():
+    labels = torch.arange(40).repeat_interleave(6)
+    sampler = ClassBatches(labels, 30, 3, seed=0)
+    drawn = torch.cat([sampler.indices(step) for step in range(2000)])
+    per_class = torch.bincount(labels[drawn], minlength=40) / 3  # each expects 500, deviation about 19
+    assert (per_class - 500).abs().max() < 100
+    per_image = torch.bincount(drawn, minlength=240)  # each expects 250, deviation about 15
+    assert (per_image - 250).abs().max() < 75
+
+
+def test_small_classes_draw_with_replacement_from_all_their_images():
+    labels = torch.tensor([0, 0, 1, 1, 1, 1])
+    sampler = ClassBatches(labels, 6, 3, seed=0)
+    pairs = [sampler.indices(step) for step in range(100)]
+    small = [tuple(sorted(i for i in batch.tolist() if i < 2)) for batch in pairs]
+    assert all(len(group) == 3 for group in small)
+    assert set(small) == {(0, 0, 0), (0, 0, 1), (0, 1, 1), (1, 1, 1)}
+
+
+@pytest.mark.parametrize("world", [2, 3, 4])
+def test_ranks_hold_contiguous_slices_of_the_global_batch(world):
+    labels = uneven_labels()
+    for make in (
+        lambda **kw: ClassBatches(labels, 24, 3, seed=2, **kw),
+        lambda **kw: ShuffledBatches(100, 24, seed=2, **kw),
+        lambda **kw: ShuffledBatches(100, 24, seed=2, views=2, **kw),
+    ):
+        whole, ranks = make(), [make(rank=rank, world=world) for rank in range(world)]
+        for step in range(9):
+            assert torch.equal(torch.cat([rank.indices(step) for rank in ranks]), whole.indices(step))
+        for rank in ranks:
+            local = rank.indices(4)
+            assert torch.equal(whole.indices(4)[rank.first : rank.first + len(local)], local)
+
+
+def test_what_cannot_be_filled_is_refused():
+    labels = torch.arange(10).repeat(4)
+    with pytest.raises(ValueError, match="30 cannot be filled with 4"):
+        ClassBatches(labels, 30, 4, seed=0)
+    with pytest.raises(ValueError, match="needs 12 classes, but there are 10"):
+        ClassBatches(labels, 48, 4, seed=0)
+    with pytest.raises(ValueError, match="global batch of 40 cannot be shared by 3 ranks"):
+        ClassBatches(labels, 40, 4, seed=0, world=3)
+    with pytest.raises(ValueError, match="global batch of 40 cannot be shared by 3 ranks"):
+        ShuffledBatches(100, 40, seed=0, world=3)
+    with pytest.raises(ValueError, match="50 cannot be drawn from 40"):
+        ShuffledBatches(40, 50, seed=0)
+
+
+def test_an_epoch_sees_every_image_once_and_epochs_differ():
+    sampler = ShuffledBatches(50, 10, seed=3)
+    assert sampler.per_epoch == 5
+    epochs = [torch.cat([sampler.indices(5 * epoch + step) for step in range(5)]) for epoch in range(3)]
+    for epoch in epochs:
+        assert epoch.sort().values.tolist() == list(range(50))
+    assert not torch.equal(epochs[0], epochs[1]) and not torch.equal(epochs[1], epochs[2])
+    assert torch.equal(ShuffledBatches(50, 10, seed=3).indices(7), epochs[1][20:30])
+
+
+def test_the_incomplete_batch_is_dropped_and_differs_between_epochs():
+    sampler = ShuffledBatches(23, 5, seed=0)
+    seen = [set(torch.cat([sampler.indices(4 * epoch + step) for step in range(4)]).tolist()) for epoch in range(30)]
+    assert all(len(epoch) == 20 for epoch in seen) and set().union(*seen) == set(range(23))
+
+
+def test_views_of_an_image_are_neighbours():
+    single, double = ShuffledBatches(40, 8, seed=1), ShuffledBatches(40, 8, seed=1, views=2)
+    for step in (0, 4, 5, 11):
+        assert torch.equal(double.indices(step), single.indices(step).repeat_interleave(2))
+
+
+def test_ordered_batches_cover_everything_once():
+    sampler = OrderedBatches(11, 4)
+    assert sampler.per_epoch == 3
+    assert torch.cat([sampler.indices(step) for step in range(3)]).tolist() == list(range(11))
+
+
+@pytest.mark.parametrize("classes", [100, 11_318])
+def test_a_batch_takes_under_a_millisecond(classes):
+    sampler = ClassBatches(torch.arange(classes).repeat(5), 120, 5, seed=0)
+    times = []
+    for step in range(200):
+        start = time.perf_counter()
+        sampler.indices(step)
+        times.append(time.perf_counter() - start)
+    assert np.median(times) < 1e-3
