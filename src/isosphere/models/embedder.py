@@ -1,0 +1,141 @@
+"""`Embedder`: any backbone by name, a head, and the preprocessing that belongs to the weights; images in, raw embeddings out."""
+
+import difflib
+import pickle
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from isosphere.models.frozen import freeze_batch_norm
+from isosphere.models.preprocessing import IMAGENET, Preprocessing
+from isosphere.models.small_cnn import SmallCNN
+
+BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
+
+
+class Embedder(nn.Module):
+    """Backbone and head: uint8 RGB or grey images (N, C, H, W) -> raw embeddings (N, dim), float32."""
+
+    def __init__(self, backbone: nn.Module, features: int, preprocessing: Preprocessing, head: str, dim: int):
+        super().__init__()
+        self.backbone = backbone
+        self.preprocessing = preprocessing
+        self.head = build_head(head, features, dim)
+
+    def forward(self, images: Tensor) -> Tensor:
+        if images.shape[1] == 1:
+            images = images.expand(-1, 3, -1, -1)
+        dtype = self.head[-1].weight.dtype
+        features = self.backbone(self.preprocessing(images).to(dtype))  # (N, features)
+        # The head is a sliver of the work and its output's norm is what we train: keep it out of half precision.
+        with torch.autocast(features.device.type, enabled=False):
+            return self.head(features.to(dtype))  # (N, dim)
+
+    def parameter_groups(self, lr: float, backbone_lr: float | None, weight_decay: float) -> list[dict]:
+        """Parameters for an optimiser: head and backbone with their learning rates, batch norm without weight decay."""
+        groups = []
+        for part, part_lr in ((self.head, lr), (self.backbone, lr if backbone_lr is None else backbone_lr)):
+            plain, normalising = [], []
+            for module in part.modules():
+                chosen = normalising if isinstance(module, BATCH_NORMS) else plain
+                chosen += [p for p in module.parameters(recurse=False) if p.requires_grad]
+            groups += [{"params": plain, "lr": part_lr, "weight_decay": weight_decay}] if plain else []
+            groups += [{"params": normalising, "lr": part_lr, "weight_decay": 0.0}] if normalising else []
+        return groups
+
+
+def build_head(kind: str, features: int, dim: int) -> nn.Sequential:
+    """The paper's BN and FC, FC alone (App. B.1), or SimCLR's two-layer MLP: (N, features) -> (N, dim)."""
+    if kind == "bn_fc":
+        return nn.Sequential(nn.BatchNorm1d(features), nn.Linear(features, dim))
+    if kind == "fc":
+        return nn.Sequential(nn.Linear(features, dim))
+    if kind == "mlp":
+        return nn.Sequential(nn.Linear(features, features), nn.ReLU(), nn.Linear(features, dim))
+    raise ValueError(f"head is bn_fc, fc or mlp, not {kind!r}")
+
+
+def build_embedder(
+    backbone: str, head: str = "bn_fc", dim: int = 512, weights: str | None = None, freeze_bn: bool = False
+) -> Embedder:
+    """An `Embedder` from a backbone's name (small_cnn, timm's or torchvision's) and, if given, a local weight file."""
+    network, features, preprocessing, classifier = build_backbone(backbone)
+    if weights is not None:
+        load_backbone(network, weights, classifier)
+    if freeze_bn:
+        network = freeze_batch_norm(network)
+    return Embedder(network, features, preprocessing, head, dim)
+
+
+def build_backbone(name: str) -> tuple[nn.Module, int, Preprocessing, str]:
+    """(network giving pooled features, their number, preprocessing, name of the classifier that was left out)."""
+    if name == "small_cnn":
+        network = SmallCNN()
+        return network, network.num_features, IMAGENET, ""
+    library, _, plain = name.rpartition("/")
+    import timm  # heavy: only where a big backbone is asked for
+    import torchvision.models
+
+    if library in ("", "timm") and timm.is_model(plain):
+        network = timm.create_model(plain, num_classes=0)
+        settings = network.pretrained_cfg
+        preprocessing = Preprocessing(mean=tuple(settings["mean"]), std=tuple(settings["std"]))
+        features = getattr(network, "head_hidden_size", None) or network.num_features
+        return network, features, preprocessing, str(settings.get("classifier", ""))
+    if library in ("", "torchvision") and plain in torchvision.models.list_models(module=torchvision.models):
+        network = torchvision.models.get_model(plain, weights=None)
+        classifier = [path for path, module in network.named_modules() if isinstance(module, nn.Linear)][-1]
+        features = network.get_submodule(classifier).in_features
+        network.set_submodule(classifier, nn.Identity())
+        return network, features, IMAGENET, classifier
+    names = ["small_cnn", *timm.list_models(), *torchvision.models.list_models(module=torchvision.models)]
+    near = difflib.get_close_matches(plain, names, n=3)
+    raise ValueError(
+        f"no backbone {name!r} in timm or torchvision" + (f"; did you mean {', '.join(near)}?" if near else "")
+    )
+
+
+def load_backbone(network: nn.Module, path: str, classifier: str) -> None:
+    """Load a weight file into the backbone; only the left-out classifier's weights may be superfluous, none may be missing."""
+    state = read_weights(path)
+    wanted = network.state_dict()
+    dropped = tuple(f"{name}." for name in (classifier, "fc", "last_linear", "classifier", "head.fc") if name)
+    state = {key: value for key, value in state.items() if key in wanted or not key.startswith(dropped)}
+    problems = {
+        "missing": [key for key in wanted if key not in state and not key.endswith("num_batches_tracked")],
+        "unknown": [key for key in state if key not in wanted],
+        "of another shape": [key for key in wanted if key in state and wanted[key].shape != state[key].shape],
+    }
+    for problem, keys in problems.items():
+        if keys:
+            raise ValueError(f"{path} does not fit this backbone: {len(keys)} weights {problem}, first {keys[0]}")
+    network.load_state_dict(state, strict=False)
+
+
+def read_weights(path: str) -> dict[str, Tensor]:
+    """A state_dict from .safetensors, or from .pth with torch's loader that runs no code."""
+    file = Path(path)
+    if not file.is_file():
+        raise FileNotFoundError(f"no weight file {path}")
+    if file.suffix == ".safetensors":
+        from safetensors import SafetensorError
+        from safetensors.torch import load_file
+
+        try:
+            return load_file(file)
+        except SafetensorError as error:
+            raise ValueError(f"{path} is not a readable safetensors file: {error}") from error
+    try:
+        state = torch.load(file, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        reason = str(error).split("\n")[0]
+        raise ValueError(f"{path} is refused, since it holds more than tensors and could run code: {reason}") from error
+    except (RuntimeError, EOFError) as error:
+        raise ValueError(f"{path} is not a readable weight file: {error}") from error
+    for wrapper in ("state_dict", "model"):
+        if isinstance(state, dict) and isinstance(state.get(wrapper), dict):
+            state = state[wrapper]
+    if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
+        raise ValueError(f"{path} does not hold a state_dict of tensors")
+    return {key.removeprefix("module."): value for key, value in state.items()}

@@ -1,0 +1,100 @@
+"""Backbones by name, heads, learning rates of their own, and weight files that are safe to load."""
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+import torchvision
+from safetensors.torch import save_file
+from torch import nn
+
+from isosphere import build_embedder
+from isosphere.models.embedder import build_backbone, read_weights
+
+
+@pytest.mark.parametrize("backbone", ["small_cnn", "timm/resnet18", "resnet10t", "torchvision/mobilenet_v2", "regnet_y_400mf"])
+@pytest.mark.parametrize("head", ["bn_fc", "fc", "mlp"])
+def test_images_in_raw_embeddings_out(backbone, head):
+    model = build_embedder(backbone, head, dim=24)
+    for channels in (1, 3):
+        images = torch.randint(0, 256, (3, channels, 64, 64), dtype=torch.uint8)
+        embeddings = model(images)
+        assert embeddings.shape == (3, 24) and embeddings.dtype == torch.float32
+        with torch.autocast("cpu", torch.bfloat16):
+            assert model(images).dtype == torch.float32
+    assert (embeddings.norm(dim=1) - 1).abs().max() > 1e-3, "not normalised"
+
+
+def test_learning_rates_and_weight_decay_by_group():
+    model = build_embedder("small_cnn", dim=8)
+    groups = model.parameter_groups(lr=1.0, backbone_lr=0.5, weight_decay=0.1)
+    of = {id(p): (group["lr"], group["weight_decay"]) for group in groups for p in group["params"]}
+    assert len(of) == len(list(model.parameters()))
+    for path, module in model.named_modules():
+        for parameter in module.parameters(recurse=False):
+            lr, decay = of[id(parameter)]
+            assert lr == (0.5 if path.startswith("backbone") else 1.0), path
+            assert decay == (0.0 if isinstance(module, (nn.BatchNorm1d, nn.BatchNorm2d)) else 0.1), path
+
+
+def test_frozen_batch_norm_keeps_its_statistics_and_the_heads_trains():
+    model = build_embedder("torchvision/resnet18", dim=8, freeze_bn=True).train()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    images = torch.randint(0, 256, (4, 3, 64, 64), dtype=torch.uint8)
+    model(images).sum().backward()
+    changed = {name for name, value in model.state_dict().items() if not torch.equal(value, before[name])}
+    assert changed == {"head.0.running_mean", "head.0.running_var", "head.0.num_batches_tracked"}
+    assert not any("bn" in name for name, p in model.backbone.named_parameters() if p.requires_grad)
+
+
+@pytest.mark.parametrize("suffix", [".safetensors", ".pth"])
+def test_weights_load_and_give_torchvisions_features(tmp_path, suffix):
+    source = torchvision.models.resnet18(num_classes=7).eval()
+    path = str(tmp_path / f"weights{suffix}")
+    save_file(source.state_dict(), path) if suffix == ".safetensors" else torch.save({"state_dict": source.state_dict()}, path)
+    model = build_embedder("torchvision/resnet18", weights=path).eval()
+    images = torch.randint(0, 256, (2, 3, 64, 64), dtype=torch.uint8)
+    mean, std = torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225])
+    normalised = (images / 255 - mean.view(3, 1, 1)) / std.view(3, 1, 1)
+    source.fc = nn.Identity()
+    torch.testing.assert_close(model.backbone(model.preprocessing(images)), source(normalised), rtol=1e-3, atol=1e-4)
+
+
+class Malicious:
+    def __reduce__(self):
+        return (os.system, ("touch pwned",))
+
+
+def test_bad_weight_files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    torch.save({"conv1.weight": Malicious()}, "evil.pth")
+    with pytest.raises(ValueError, match="evil.pth is refused, since it holds more than tensors and could run code"):
+        read_weights("evil.pth")
+    assert not Path("pwned").exists()
+    Path("torn.pth").write_bytes(b"PK\x03\x04 torn")
+    with pytest.raises(ValueError, match="torn.pth is"):
+        read_weights("torn.pth")
+    Path("torn.safetensors").write_bytes(b"torn")
+    with pytest.raises(ValueError, match="torn.safetensors is not a readable safetensors file"):
+        read_weights("torn.safetensors")
+    with pytest.raises(FileNotFoundError, match="no weight file gone.pth"):
+        read_weights("gone.pth")
+    torch.save([1, 2], "list.pth")
+    with pytest.raises(ValueError, match="does not hold a state_dict"):
+        read_weights("list.pth")
+    state = build_backbone("small_cnn")[0].state_dict()
+    torch.save({"other.weight": torch.ones(1)} | state, "more.pth")
+    with pytest.raises(ValueError, match="1 weights unknown, first other.weight"):
+        build_embedder("small_cnn", weights="more.pth")
+    state.pop("layers.0.weight")
+    torch.save(state, "less.pth")
+    with pytest.raises(ValueError, match="1 weights missing, first layers.0.weight"):
+        build_embedder("small_cnn", weights="less.pth")
+
+
+def test_unknown_names():
+    with pytest.raises(ValueError, match="no backbone 'resnet5O'.*did you mean"):
+        build_embedder("resnet5O")
+    with pytest.raises(ValueError, match="head is bn_fc, fc or mlp"):
+        build_embedder("small_cnn", head="bnfc")
