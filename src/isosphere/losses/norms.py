@@ -1,0 +1,178 @@
+"""The norm constraint: one penalty whose radius makes it SEC, SEC-EMA, a fixed radius or L2-reg, and its rival.
+
+penalty = mean((|f| - radius)^2), where radius is the batch's mean norm (SEC, section 3.3), its running mean
+(SEC-EMA, Eq. 31), the first batch's mean or any constant (App. C.1), or 0 (L2-reg, Eq. 30).
+"""
+
+import math
+import warnings
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from isosphere import sphere
+
+RADII = ("batch", "ema", "initial")
+
+
+def norm_penalty(embeddings: Tensor, radius: Tensor | float | None = None, relative: bool = False) -> Tensor:
+    """mean((|f| - radius)^2), or mean((|f| / radius - 1)^2) if relative, (N, D) -> scalar; radius None is the detached batch mean."""
+    lengths = sphere.norms(embeddings)
+    if radius is None:
+        radius = lengths.detach().mean()
+    if not relative:
+        return (lengths - radius).square().mean()
+    if isinstance(radius, (int, float)) and radius <= 0:
+        raise ValueError(f"relative norm penalty divides by the radius, so it must be positive, not {radius}")
+    return (lengths / radius - 1).square().mean()
+
+
+def ramp(progress: Tensor | float, begin: float = 0.0, end: float = 0.0) -> Tensor | float:
+    """0 before `begin`, 1 from `end` on, linear between, in fractions of training; (0, 0) is 1 everywhere (Eq. 29, 32, App. B.2)."""
+    if end == begin:
+        return (progress >= begin) * 1.0
+    rise = (progress - begin) / (end - begin)
+    return rise.clamp(0, 1) if isinstance(rise, Tensor) else min(max(rise, 0.0), 1.0)
+
+
+class _BalancedDirections(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, embeddings: Tensor) -> Tensor:
+        unit = sphere.directions(embeddings)
+        ctx.save_for_backward(unit, sphere.norms(embeddings).mean())
+        ctx.dtype = embeddings.dtype
+        return unit
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, gradient: Tensor) -> Tensor:
+        unit, mean_norm = ctx.saved_tensors
+        tangential = gradient - (gradient * unit).sum(-1, keepdim=True) * unit
+        # A zero vector has no direction to turn, a batch of zeros no mean to divide by: both get gradient zero.
+        turnable = (unit != 0).any(-1, keepdim=True)
+        return torch.where(turnable, tangential / torch.where(mean_norm > 0, mean_norm, 1), 0).to(ctx.dtype)
+
+
+def balanced_directions(embeddings: Tensor) -> Tensor:
+    """The directions f / |f|, whose backward pass divides by the batch's mean norm instead of each own norm, (N, D) -> (N, D).
+
+    The other way to equal direction updates: nothing pulls at the norms, they just no longer scale the gradient of Eq. 4.
+    """
+    return _BalancedDirections.apply(embeddings)
+
+
+class SEC(nn.Module):
+    """The spherical embedding constraint, already weighted: `loss = criterion(f, y) + sec(f)` (Eq. 17; its gradient is Eq. 18).
+
+    eta       weight of the penalty.
+    radius    "batch": mean norm of the batch; "ema": its running mean (Eq. 31); "initial": the first batch's mean, or
+              what `set_radius` gave; a number: that constant, 0.0 being L2-reg (Eq. 30).
+    rho       weight of the newest batch in the running mean.
+    relative  penalise |f| / radius - 1, so that eta does not depend on the scale of the embeddings.
+    ramp      (begin, end) in fractions of training between which eta rises from 0; then call `sec(f, progress=t / T)`.
+    sync      where torch.distributed is initialised, take the mean norm over all ranks (one small all-reduce), which
+              makes SEC exact under DDP. Switch off where embeddings are already gathered.
+    """
+
+    def __init__(
+        self,
+        eta: float = 1.0,
+        radius: str | float = "batch",
+        rho: float = 0.01,
+        relative: bool = False,
+        ramp: tuple[float, float] | None = None,
+        sync: bool = True,
+    ):
+        super().__init__()
+        if isinstance(radius, str) and radius not in RADII:
+            raise ValueError(f"radius is one of {', '.join(RADII)} or a number, not {radius!r}")
+        if not isinstance(radius, str) and not (math.isfinite(radius) and radius >= 0):
+            raise ValueError(f"radius must be a finite number of at least 0, not {radius}")
+        if relative and radius == 0:
+            raise ValueError("relative=True divides by the radius, so it cannot go with radius=0.0 (L2-reg)")
+        if not (math.isfinite(eta) and eta >= 0):
+            raise ValueError(f"eta must be a finite number of at least 0, not {eta}")
+        if not 0 <= rho <= 1:
+            raise ValueError(f"rho must lie in [0, 1], not {rho}")
+        if ramp is not None and not 0 <= ramp[0] <= ramp[1] <= 1:
+            raise ValueError(f"ramp must be (begin, end) with 0 <= begin <= end <= 1, not {ramp}")
+        self.eta, self.radius, self.rho, self.relative = eta, radius, rho, relative
+        self.ramp, self.sync = ramp, sync
+        self.warned = False
+        if radius in ("ema", "initial"):
+            # NaN until the first batch: one buffer is both the value and whether there is one.
+            self.register_buffer("running_radius", torch.tensor(float("nan")))
+
+    def forward(self, embeddings: Tensor, *, progress: Tensor | float | None = None) -> Tensor:
+        if embeddings.ndim != 2:
+            raise ValueError(f"embeddings must be (N, D), not {tuple(embeddings.shape)}")
+        if self.ramp is not None and progress is None:
+            raise ValueError("this SEC has a ramp: call sec(embeddings, progress=step / steps)")
+        if not torch.compiler.is_compiling() and not self.warned:
+            self._warn_if_normalised(embeddings)
+        learning = self.training and torch.is_grad_enabled()
+        penalty = norm_penalty(embeddings, self._radius(embeddings, learning), self.relative)
+        return self.eta * (1.0 if self.ramp is None else ramp(progress, *self.ramp)) * penalty
+
+    @torch.no_grad()
+    def set_radius(self, value: float) -> None:
+        """Start the running radius from `value`, for instance the mean norm over the training set (App. C.1)."""
+        if self.radius not in ("ema", "initial"):
+            raise ValueError(f"radius={self.radius!r} keeps no running radius to set")
+        self.running_radius.fill_(value)
+
+    def extra_repr(self) -> str:
+        words = ("eta", "radius", "rho", "relative", "ramp", "sync")
+        return ", ".join(f"{word}={getattr(self, word)!r}" for word in words)
+
+    @torch.no_grad()
+    def _radius(self, embeddings: Tensor, learning: bool) -> Tensor | float:
+        if isinstance(self.radius, (int, float)):
+            return float(self.radius)
+        mean = self._mean_norm(embeddings)
+        if self.radius == "batch":
+            return mean
+        running = self.running_radius.to(mean.dtype)
+        rho = self.rho if self.radius == "ema" else 0.0
+        updated = torch.where(running.isnan(), mean, torch.lerp(running, mean, rho))
+        updated = torch.where(mean.isfinite(), updated, running)
+        if learning and not _in_backward():
+            self.running_radius.copy_(updated)
+            return updated
+        return torch.where(running.isnan(), mean, running)
+
+    def _mean_norm(self, embeddings: Tensor) -> Tensor:
+        lengths = sphere.norms(embeddings)
+        if not (self.sync and dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1):
+            return lengths.mean()
+        total = torch.stack([lengths.sum(), lengths.new_full((), len(lengths))])
+        dist.all_reduce(total)
+        return total[0] / total[1]
+
+    @torch.no_grad()
+    def _warn_if_normalised(self, embeddings: Tensor) -> None:
+        # Looked at once, in the first eager call: it reads one value from the device.
+        if embeddings.is_cuda and torch.cuda.is_current_stream_capturing():
+            return
+        self.warned = True
+        tolerance = 1e-5 if embeddings.dtype in (torch.float32, torch.float64) else 1e-2
+        if len(embeddings) and bool(((sphere.norms(embeddings) - 1).abs() < tolerance).all()):
+            warnings.warn(
+                "all embeddings have norm 1: the model normalises its output, so SEC can do nothing; "
+                "pass it the raw embeddings",
+                stacklevel=4,
+            )
+
+    def _apply(self, fn, recurse: bool = True):
+        # The running radius is never kept in half precision: an update of rho = 0.01 is lost in bfloat16's rounding.
+        before = getattr(self, "running_radius", None)
+        super()._apply(fn, recurse)
+        if before is not None and self.running_radius.dtype in (torch.float16, torch.bfloat16):
+            self.running_radius = before.to(self.running_radius.device)
+        return self
+
+
+def _in_backward() -> bool:
+    """Whether this forward is a recomputation inside a backward pass (activation checkpointing), which must not update the mean twice."""
+    return not torch.compiler.is_compiling() and torch._C._current_graph_task_id() != -1

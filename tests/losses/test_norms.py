@@ -1,0 +1,205 @@
+"""SEC in all its forms against the paper's formulas, its state, and its errors."""
+
+import copy
+import warnings
+
+import pytest
+import torch
+from torch.utils.checkpoint import checkpoint
+
+from isosphere import SEC, balanced_directions, functional, sphere
+
+
+def some_embeddings(dtype: torch.dtype = torch.float64, seed: int = 0) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return (torch.randn(10, 6, generator=generator, dtype=torch.float64) * 3).to(dtype).requires_grad_()
+
+
+def transcribed(embeddings: torch.Tensor, radius: float | None, relative: bool) -> float:
+    lengths = [sum(float(x) ** 2 for x in row) ** 0.5 for row in embeddings]
+    radius = sum(lengths) / len(lengths) if radius is None else radius
+    parts = [(length / radius - 1) ** 2 if relative else (length - radius) ** 2 for length in lengths]
+    return sum(parts) / len(parts)
+
+
+@pytest.mark.parametrize("relative", [False, True])
+@pytest.mark.parametrize("radius", [None, 2.5])
+def test_norm_penalty_against_loops(radius, relative):
+    embeddings = some_embeddings()
+    assert float(functional.norm_penalty(embeddings, radius, relative)) == pytest.approx(
+        transcribed(embeddings.detach(), radius, relative)
+    )
+    constant = 2.5 if radius is None else radius  # a detached batch radius is no function of f for gradcheck
+    assert torch.autograd.gradcheck(lambda f: functional.norm_penalty(f, constant, relative), embeddings)
+
+
+def test_equation_18_the_gradient_of_sec():
+    embeddings = some_embeddings()
+    SEC(eta=1.0)(embeddings).backward()
+    lengths = embeddings.detach().norm(dim=1, keepdim=True)
+    wanted = 2 / len(lengths) * (lengths - lengths.mean()) * embeddings.detach() / lengths
+    torch.testing.assert_close(embeddings.grad, wanted)
+
+
+def test_relative_sec_is_free_of_scale_and_equals_eta_over_the_squared_radius():
+    embeddings = some_embeddings().detach()
+    relative, mean = SEC(5.0, relative=True), float(sphere.norms(embeddings).mean())
+    assert float(relative(embeddings)) == pytest.approx(float(relative(1000 * embeddings)))
+    assert float(relative(embeddings)) == pytest.approx(float(SEC(5.0 / mean**2)(embeddings)))
+
+
+def test_radius_zero_is_l2_reg():
+    embeddings = some_embeddings()
+    loss = SEC(0.01, radius=0.0)(embeddings)
+    assert float(loss) == pytest.approx(0.01 * float(embeddings.detach().square().sum(1).mean()))
+    loss.backward()
+    torch.testing.assert_close(embeddings.grad, 0.01 * 2 / 10 * embeddings.detach())
+
+
+def test_equation_31_the_running_mean():
+    sec, batches = SEC(2.0, radius="ema", rho=0.3), [some_embeddings(seed=seed) for seed in range(4)]
+    sec.double()
+    radius = None
+    for batch in batches:
+        mean = float(batch.detach().norm(dim=1).mean())
+        radius = mean if radius is None else 0.7 * radius + 0.3 * mean  # updated before it is used
+        assert float(sec(batch)) == pytest.approx(2 * transcribed(batch.detach(), radius, False))
+        assert float(sec.running_radius) == pytest.approx(radius)
+
+
+def test_rho_one_is_the_plain_form_and_initial_keeps_the_first():
+    ema, plain, initial = SEC(radius="ema", rho=1.0), SEC(), SEC(radius="initial")
+    first = float(some_embeddings().detach().norm(dim=1).mean())
+    for seed in range(3):
+        batch = some_embeddings(seed=seed)
+        assert float(ema(batch)) == pytest.approx(float(plain(batch)))
+        initial(batch)
+        assert float(initial.running_radius) == pytest.approx(first)
+    initial.set_radius(8.7)
+    assert float(initial(batch)) == pytest.approx(transcribed(batch.detach(), 8.7, False), rel=1e-6)
+    with pytest.raises(ValueError, match="keeps no running radius"):
+        plain.set_radius(1.0)
+
+
+def test_the_running_mean_waits_in_evaluation_without_gradients_and_for_finite_numbers():
+    sec = SEC(radius="ema", rho=0.5)
+    sec(some_embeddings())
+    before = float(sec.running_radius)
+    with torch.no_grad():
+        sec(some_embeddings(seed=1))
+    sec.eval()
+    sec(some_embeddings(seed=1))
+    sec.train()
+    assert sec(torch.full((10, 6), float("nan"))).isnan()
+    assert float(sec.running_radius) == before
+    sec(some_embeddings(seed=1))
+    assert float(sec.running_radius) != before
+
+
+def test_recomputation_does_not_update_twice():
+    layer, images = torch.nn.Linear(6, 6).double(), some_embeddings().detach()
+    plain, again = SEC(radius="ema", rho=0.5).double(), SEC(radius="ema", rho=0.5).double()
+    for seed in range(2):
+        batch = images * (1 + seed)
+        plain(layer(batch)).backward()
+        wanted, layer.weight.grad = layer.weight.grad, None
+        checkpoint(lambda f: again(layer(f)), batch, use_reentrant=False).backward()
+        torch.testing.assert_close(layer.weight.grad, wanted)
+        layer.weight.grad = None
+    assert float(again.running_radius) == float(plain.running_radius)
+
+
+def test_the_radius_is_saved_moves_and_stays_out_of_half_precision():
+    sec = SEC(radius="ema", rho=0.01)
+    sec(some_embeddings())
+    fresh = SEC(radius="ema", rho=0.01)
+    fresh.load_state_dict(sec.state_dict())
+    assert float(fresh.running_radius) == float(sec.running_radius)
+    sec.bfloat16()
+    assert sec.running_radius.dtype == torch.float32
+    assert float(sec.running_radius) == float(fresh.running_radius), "not even rounded on the way"
+    assert copy.deepcopy(sec).state_dict().keys() == {"running_radius"}
+    assert not SEC().state_dict()
+
+
+def test_ramps_of_the_paper():
+    embeddings = some_embeddings().detach()
+    plain = float(SEC(1.0)(embeddings))
+    for (begin, end), curve in {
+        (0.0, 0.0): lambda t: 1.0,
+        (0.0, 1.0): lambda t: t,  # Eq. 29
+        (3 / 16, 4 / 16): lambda t: min(max(16 * t - 3, 0), 1),  # App. B.2
+        (0.0, 1.0 / 500): lambda t: min(1.0, 500 * t),  # Eq. 32 with eta 1
+    }.items():
+        sec = SEC(1.0, ramp=(begin, end))
+        for t in (0.0, 0.001, 0.1, 0.2, 0.5, 1.0):
+            assert float(sec(embeddings, progress=t)) == pytest.approx(curve(t) * plain)
+            assert float(sec(embeddings, progress=torch.tensor(t))) == pytest.approx(curve(t) * plain, rel=1e-5)
+    with pytest.raises(ValueError, match="progress=step / steps"):
+        sec(embeddings)
+    with pytest.raises(TypeError):
+        sec(embeddings, 0.5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_inputs_give_float32(dtype):
+    embeddings = some_embeddings(torch.float32).detach().to(dtype)
+    loss = SEC()(embeddings)
+    assert loss.dtype == torch.float32
+    assert float(loss) == pytest.approx(transcribed(embeddings.double(), None, False), rel=1e-5)
+
+
+def test_one_warning_when_the_model_normalises():
+    sec, unit = SEC(), sphere.directions(some_embeddings(torch.float32).detach())
+    with pytest.warns(UserWarning, match="all embeddings have norm 1"):
+        sec(unit)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        sec(unit)
+        SEC()(some_embeddings().detach())
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"radius": "mean"}, "radius is one of batch, ema, initial or a number, not 'mean'"),
+        ({"radius": -1.0}, "radius must be a finite number"),
+        ({"radius": 0.0, "relative": True}, "cannot go with radius=0.0"),
+        ({"eta": float("nan")}, "eta must be"),
+        ({"rho": 1.5}, "rho must lie in"),
+        ({"ramp": (0.5, 0.2)}, "ramp must be"),
+    ],
+)
+def test_bad_settings(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        SEC(**arguments)
+    with pytest.raises(ValueError, match=r"embeddings must be \(N, D\)"):
+        SEC()(torch.ones(3))
+
+
+def test_balanced_directions_divide_by_the_mean_norm():
+    embeddings = some_embeddings()
+    weights = torch.randn(10, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+    plain = torch.autograd.grad((sphere.directions(embeddings) * weights).sum(), embeddings)[0]
+    balanced = torch.autograd.grad((balanced_directions(embeddings) * weights).sum(), embeddings)[0]
+    lengths = embeddings.detach().norm(dim=1, keepdim=True)
+    torch.testing.assert_close(balanced_directions(embeddings), sphere.directions(embeddings))
+    torch.testing.assert_close(balanced, plain * lengths / lengths.mean())
+
+
+def test_balanced_directions_of_zero_vectors():
+    embeddings = torch.zeros(3, 4, requires_grad=True)
+    balanced_directions(embeddings).sum().backward()
+    assert embeddings.grad.abs().sum() == 0
+
+
+@pytest.mark.parametrize("radius", ["batch", "ema", "initial", 3.0, 0.0])
+def test_compiles_as_one_graph(radius):
+    eager, traced = SEC(radius=radius, ramp=(0, 1)), SEC(radius=radius, ramp=(0, 1))
+    compiled = torch.compile(traced, fullgraph=True, backend="aot_eager")
+    for seed in range(3):
+        embeddings, progress = some_embeddings(torch.float32, seed), torch.tensor(0.25 * seed)
+        wanted = torch.autograd.grad(eager(embeddings, progress=progress), embeddings)[0]
+        found = torch.autograd.grad(compiled(embeddings, progress=progress), embeddings)[0]
+        torch.testing.assert_close(found, wanted)
+    torch.testing.assert_close(traced.state_dict(), eager.state_dict())
