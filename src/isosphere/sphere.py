@@ -20,10 +20,11 @@ def norms(embeddings: Tensor) -> Tensor:
 
 def directions(embeddings: Tensor) -> Tensor:
     """Unit vectors f / |f|, (..., D) -> (..., D); a zero vector has direction zero and gradient zero."""
+    embeddings = raised(embeddings)  # once, so that a half-precision gradient is not summed up in halves
     lengths = norms(embeddings)
     # The inner `where` keeps 1 / 0 out of the backward pass, the outer one makes value and gradient zero.
     inverse = torch.where(lengths > 0, 1 / torch.where(lengths > 0, lengths, 1), 0)
-    return raised(embeddings) * inverse.unsqueeze(-1)
+    return embeddings * inverse.unsqueeze(-1)
 
 
 def products(left: Tensor, right: Tensor) -> Tensor:
@@ -53,7 +54,7 @@ def pair_masks(labels: Tensor, reference_labels: Tensor | None = None) -> tuple[
 
 
 def tan_direction_change(embeddings: Tensor, gradients: Tensor, lr: float = 1.0) -> Tensor:
-    """Tangent of the angle by which f - lr * g turns away from f, (N, D), (N, D) -> (N,); Eq. 6 where g is orthogonal to f."""
+    """Tangent of the angle by which f - lr * g turns away from f, (N, D) twice -> (N,); Eq. 6 where g is orthogonal."""
     unit, gradients = directions(embeddings), raised(gradients)
     radial = (unit * gradients).sum(-1)
     tangential = norms(gradients - radial.unsqueeze(-1) * unit)

@@ -13,7 +13,10 @@ from isosphere import build_embedder
 from isosphere.models.embedder import build_backbone, read_weights
 
 
-@pytest.mark.parametrize("backbone", ["small_cnn", "timm/resnet18", "resnet10t", "torchvision/mobilenet_v2", "regnet_y_400mf"])
+BACKBONES = ["small_cnn", "timm/resnet18", "resnet10t", "torchvision/mobilenet_v2", "regnet_y_400mf"]
+
+
+@pytest.mark.parametrize("backbone", BACKBONES)
 @pytest.mark.parametrize("head", ["bn_fc", "fc", "mlp"])
 def test_images_in_raw_embeddings_out(backbone, head):
     model = build_embedder(backbone, head, dim=24)
@@ -52,7 +55,10 @@ def test_frozen_batch_norm_keeps_its_statistics_and_the_heads_trains():
 def test_weights_load_and_give_torchvisions_features(tmp_path, suffix):
     source = torchvision.models.resnet18(num_classes=7).eval()
     path = str(tmp_path / f"weights{suffix}")
-    save_file(source.state_dict(), path) if suffix == ".safetensors" else torch.save({"state_dict": source.state_dict()}, path)
+    if suffix == ".safetensors":
+        save_file(source.state_dict(), path)
+    else:
+        torch.save({"state_dict": source.state_dict()}, path)
     model = build_embedder("torchvision/resnet18", weights=path).eval()
     images = torch.randint(0, 256, (2, 3, 64, 64), dtype=torch.uint8)
     mean, std = torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225])

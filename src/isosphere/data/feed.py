@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from .images import ImageSet, UnreadableImage
+from .packed import PackedSet
 from .samplers import ClassBatches, OrderedBatches, ShuffledBatches
 from .transforms import uniforms
 
@@ -30,7 +31,7 @@ class Steps(Dataset):
 
     def __init__(
         self,
-        image_set: ImageSet,
+        image_set: ImageSet | PackedSet,
         batches: ClassBatches | ShuffledBatches | OrderedBatches,
         view: Callable[[Tensor, Tensor], Tensor] | None,
         seed: int,
@@ -39,13 +40,11 @@ class Steps(Dataset):
 
     def __getitem__(self, step: int) -> Batch | UnreadableImage:
         indices = self.batches.indices(step)
-        pixels, labels = self.image_set.pixels, self.image_set.labels[indices]
-        device = None if pixels is None else pixels.device
+        labels, device = self.image_set.labels[indices], self.image_set.device
         positions = torch.arange(len(indices), device=device) + self.batches.first
         numbers = uniforms(self.seed, step, positions, self.view.draws if self.view else 0)
-        if pixels is not None:
-            images = pixels[indices.to(device)]
-            return Batch(self.view(images, numbers) if self.view else images, labels, indices)
+        if device is not None:
+            return Batch(self.image_set.batch(indices.to(device), self.view, numbers), labels, indices)
         images = []
         try:
             for index, its in zip(indices.tolist(), numbers, strict=True):
@@ -57,7 +56,7 @@ class Steps(Dataset):
 
 
 def loader(
-    image_set: ImageSet,
+    image_set: ImageSet | PackedSet,
     batches: ClassBatches | ShuffledBatches | OrderedBatches,
     view: Callable[[Tensor, Tensor], Tensor] | None,
     steps: range,
@@ -66,8 +65,8 @@ def loader(
     pin_memory: bool = False,
 ) -> Iterator[Batch]:
     """The batches of these steps in order; workers (none for pixels in memory) each work two steps ahead."""
-    workers = 0 if image_set.pixels is not None else workers
-    pin_memory = pin_memory and image_set.pixels is None
+    if image_set.device is not None:
+        workers, pin_memory = 0, False
     source = DataLoader(
         Steps(image_set, batches, view, seed),
         batch_size=None,

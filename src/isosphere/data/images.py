@@ -6,7 +6,7 @@ orientation is applied and 16-bit grey is scaled instead of clipped.
 
 import csv
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -69,7 +69,7 @@ class ImageSet:
         root = Path(root)
         if not root.is_dir():
             raise ValueError(f"{root} is not a folder; give a folder that holds one folder of images per class")
-        names = _ordered(entry.name for entry in root.iterdir() if entry.is_dir() and entry.name[0] != ".")
+        names = ordered(entry.name for entry in root.iterdir() if entry.is_dir() and entry.name[0] != ".")
         if not names:
             raise ValueError(f"{root} holds no class folder; give a folder that holds one folder of images per class")
         paths, labels = [], []
@@ -80,6 +80,14 @@ class ImageSet:
             paths += sorted(map(str, files))
             labels += [label] * len(files)
         return cls(torch.tensor(labels), names, paths)
+
+    @classmethod
+    def flat(cls, root: str | Path) -> "ImageSet":
+        """All images directly in a folder, in order of name, as one class: for embedding, not for training."""
+        files = sorted(str(file) for file in Path(root).iterdir() if _is_image(file))
+        if not files:
+            raise ValueError(f"{root} holds no image")
+        return cls(torch.zeros(len(files), dtype=torch.long), [Path(root).name], files)
 
     @classmethod
     def csv(cls, path: str | Path) -> "ImageSet":
@@ -102,8 +110,8 @@ class ImageSet:
         paths = [str(path.parent / row["path"]) for row in rows]
         missing = [name for name in paths if not Path(name).is_file()]
         if missing:
-            raise ValueError(f"{path}: {len(missing)} of {len(paths)} files are missing: {_some(missing)}")
-        names = _ordered({row["label"] for row in rows})
+            raise ValueError(f"{path}: {len(missing)} of {len(paths)} files are missing: {some(missing)}")
+        names = ordered({row["label"] for row in rows})
         number = {name: label for label, name in enumerate(names)}
         splits = [row["split"] for row in rows] if "split" in columns else None
         return cls(torch.tensor([number[row["label"]] for row in rows]), names, paths, splits=splits)
@@ -128,6 +136,18 @@ class ImageSet:
 
     def __repr__(self) -> str:
         return f"ImageSet({len(self)} images of {len(self.classes)} classes)"
+
+    @property
+    def device(self) -> torch.device | None:
+        """Where the pixels are, or None for files that are yet to be decoded."""
+        return None if self.pixels is None else self.pixels.device
+
+    def batch(
+        self, indices: Tensor, view: Callable[[Tensor, Tensor], Tensor] | None, numbers: Tensor | None = None
+    ) -> Tensor:
+        """Pixels in memory at these indices (N,) seen through the view, uint8 (N, C, H, W)."""
+        images = self.pixels[indices]
+        return images if view is None else view(images, numbers)
 
     def subset(self, indices: Iterable[int] | Tensor) -> "ImageSet":
         """The images at these indices, in this order; classes left without images go, the others keep their order."""
@@ -164,7 +184,7 @@ def split_classes(
             raise ValueError("the split column names no image for " + ("test" if len(train) else "train"))
         shared = sorted(set(train.classes) & set(test.classes))
         if shared and not allow_shared:
-            raise ValueError(f"{len(shared)} classes are in both train and test: {_some(shared)}")
+            raise ValueError(f"{len(shared)} classes are in both train and test: {some(shared)}")
         return train, test
     count = len(image_set.classes)
     trained = round(fraction * count)
@@ -197,7 +217,7 @@ def readable_images(image_set: ImageSet, skip_unreadable: bool = False, workers:
     failures = check_images(image_set, workers)
     if not failures:
         return image_set
-    message = f"{len(failures)} of {len(image_set)} images are unreadable: {_some(map(str, failures.values()))}"
+    message = f"{len(failures)} of {len(image_set)} images are unreadable: {some(map(str, failures.values()))}"
     if not skip_unreadable:
         raise ValueError(f"{message}; repair or remove them, or allow skip_unreadable")
     warnings.warn(f"{message}; going on without them", stacklevel=2)
@@ -208,13 +228,13 @@ def _is_image(path: Path) -> bool:
     return path.suffix.lower() in EXTENSIONS and not path.name.startswith(".")
 
 
-def _ordered(names: Iterable[str]) -> list[str]:
+def ordered(names: Iterable[str]) -> list[str]:
     """Names in order; in numeric order where all of them are numbers."""
     names = sorted(names)
     return sorted(names, key=int) if all(name.isdecimal() for name in names) else names
 
 
-def _some(names: Iterable[str], limit: int = 10) -> str:
+def some(names: Iterable[str], limit: int = 10) -> str:
     """The names in one line, cut after a few."""
     names = list(names)
     return ", ".join(names[:limit]) + (f" and {len(names) - limit} more" if len(names) > limit else "")

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from .images import ImageSet, UnreadableImage, _some, decode
+from .images import ImageSet, UnreadableImage, decode, some
 from .transforms import CROP_DRAWS, TestView, TrainView, crop_boxes, flips, resize_shorter
 
 VERSION = 1
@@ -38,7 +38,7 @@ class PackedSet:
         self, images: ImageSet, shorter: int, buffer: Tensor, starts: Tensor, heights: Tensor, widths: Tensor
     ) -> None:
         self.images, self.shorter, self.classes = images, shorter, images.classes
-        self.labels = images.labels.to(buffer.device)
+        self.labels = images.labels
         self.buffer, self.starts, self.heights, self.widths = buffer, starts, heights, widths
 
     def __len__(self) -> int:
@@ -51,6 +51,11 @@ class PackedSet:
     def __repr__(self) -> str:
         size = self.buffer.numel() / 1e9
         return f"PackedSet({len(self)} images of {len(self.classes)} classes, {size:.2f} GB on {self.buffer.device})"
+
+    @property
+    def device(self) -> torch.device:
+        """Where the buffer is."""
+        return self.buffer.device
 
     def subset(self, indices: Iterable[int] | Tensor) -> "PackedSet":
         """The images at these indices, in this order, relabelled as `ImageSet.subset` does; the buffer is shared."""
@@ -191,7 +196,7 @@ def _fill(partial: Path, paths: list[str], shorter: int, workers: int) -> None:
         for file in (pixels, records):
             os.fsync(file.fileno())
     if unreadable:
-        raise ValueError(f"{len(unreadable)} of {len(paths)} images are unreadable: {_some(unreadable)}")
+        raise ValueError(f"{len(unreadable)} of {len(paths)} images are unreadable: {some(unreadable)}")
 
 
 def _keep_whole(partial: Path) -> int:

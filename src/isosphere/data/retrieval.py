@@ -19,7 +19,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .images import ImageSet, _ordered, _some
+from .images import ImageSet, ordered, some
 
 
 class Counts(NamedTuple):
@@ -91,7 +91,7 @@ def load(name: str, root: str | Path, allow_missing: bool = False) -> Benchmark:
     if found != source.counts:
         deviation = f"{source.title} has {_told(found)}, not {_told(source.counts)}"
         absent = [str(image.path.relative_to(folder)) for image in sorted(set(listed) - set(there))]
-        deviation += f"; absent: {_some(absent, 20)}" if absent else ""
+        deviation += f"; absent: {some(absent, 20)}" if absent else ""
         if not allow_missing or not min(found):
             raise ValueError(f"{deviation}; complete {folder} from {source.address}, or go on with allow_missing")
     train, test = (_image_set([image for image in there if (image.split == "train") == part]) for part in (True, False))
@@ -162,7 +162,7 @@ def _read_inshop(folder: Path, source: "Source") -> Iterator[Listed]:
 def _read_folders(folder: Path, source: "Source") -> Iterator[Listed]:
     """Class folders in order of name; for Cars196 this puts the same classes into each half as the official order."""
     sets = [ImageSet.folder(place) for place in _class_folders(folder)]
-    names = _ordered({name for one in sets for name in one.classes})
+    names = ordered({name for one in sets for name in one.classes})
     split = {name: _half(number, source) for number, name in enumerate(names, start=1)}
     for one in sets:
         for path, label in zip(one.paths, one.labels.tolist(), strict=True):
@@ -210,7 +210,7 @@ def _told(counts: Counts) -> str:
 
 
 def _image_set(listed: list[Listed]) -> ImageSet:
-    names = _ordered({image.label for image in listed})
+    names = ordered({image.label for image in listed})
     number = {name: label for label, name in enumerate(names)}
     return ImageSet(torch.tensor([number[image.label] for image in listed]), names, [str(i.path) for i in listed])
 

@@ -17,7 +17,10 @@ RADII = ("batch", "ema", "initial")
 
 
 def norm_penalty(embeddings: Tensor, radius: Tensor | float | None = None, relative: bool = False) -> Tensor:
-    """mean((|f| - radius)^2), or mean((|f| / radius - 1)^2) if relative, (N, D) -> scalar; radius None is the detached batch mean."""
+    """mean((|f| - radius)^2), or mean((|f| / radius - 1)^2) if relative, (N, D) -> scalar.
+
+    A radius of None is the batch's mean norm, detached.
+    """
     lengths = sphere.norms(embeddings)
     if radius is None:
         radius = lengths.detach().mean()
@@ -29,7 +32,10 @@ def norm_penalty(embeddings: Tensor, radius: Tensor | float | None = None, relat
 
 
 def ramp(progress: Tensor | float, begin: float = 0.0, end: float = 0.0) -> Tensor | float:
-    """0 before `begin`, 1 from `end` on, linear between, in fractions of training; (0, 0) is 1 everywhere (Eq. 29, 32, App. B.2)."""
+    """0 before `begin`, 1 from `end` on, linear between, in fractions of training (Eq. 29, 32, App. B.2).
+
+    (0, 0) is 1 everywhere.
+    """
     if end == begin:
         return (progress >= begin) * 1.0
     rise = (progress - begin) / (end - begin)
@@ -55,15 +61,15 @@ class _BalancedDirections(torch.autograd.Function):
 
 
 def balanced_directions(embeddings: Tensor) -> Tensor:
-    """The directions f / |f|, whose backward pass divides by the batch's mean norm instead of each own norm, (N, D) -> (N, D).
+    """The directions f / |f|, (N, D) -> (N, D), whose backward pass divides by the mean norm instead of each own norm.
 
-    The other way to equal direction updates: nothing pulls at the norms, they just no longer scale the gradient of Eq. 4.
+    The other way to equal direction updates: nothing pulls at the norms, they no longer scale the gradient of Eq. 4.
     """
     return _BalancedDirections.apply(embeddings)
 
 
 class SEC(nn.Module):
-    """The spherical embedding constraint, already weighted: `loss = criterion(f, y) + sec(f)` (Eq. 17; its gradient is Eq. 18).
+    """The spherical embedding constraint, already weighted: `loss = criterion(f, y) + sec(f)` (Eq. 17, gradient Eq. 18).
 
     eta       weight of the penalty.
     radius    "batch": mean norm of the batch; "ema": its running mean (Eq. 31); "initial": the first batch's mean, or
@@ -174,5 +180,5 @@ class SEC(nn.Module):
 
 
 def _in_backward() -> bool:
-    """Whether this forward is a recomputation inside a backward pass (activation checkpointing), which must not update the mean twice."""
+    """Whether this forward pass is recomputed inside a backward one (activation checkpointing): the mean moved already."""
     return not torch.compiler.is_compiling() and torch._C._current_graph_task_id() != -1

@@ -1,4 +1,4 @@
-"""`Embedder`: any backbone by name, a head, and the preprocessing that belongs to the weights; images in, raw embeddings out."""
+"""`Embedder`: any backbone by name, a head, and the preprocessing of its weights; images in, raw embeddings out."""
 
 import difflib
 import pickle
@@ -7,11 +7,16 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from isosphere.models.bn_inception import BNInception
 from isosphere.models.frozen import freeze_batch_norm
 from isosphere.models.preprocessing import IMAGENET, Preprocessing
+from isosphere.models.resnet_v1 import ResNet50V1
 from isosphere.models.small_cnn import SmallCNN
 
 BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
+
+
+OURS = {"small_cnn": SmallCNN, "resnet50_v1": ResNet50V1, "bn_inception": BNInception}
 
 
 class Embedder(nn.Module):
@@ -59,7 +64,7 @@ def build_head(kind: str, features: int, dim: int) -> nn.Sequential:
 def build_embedder(
     backbone: str, head: str = "bn_fc", dim: int = 512, weights: str | None = None, freeze_bn: bool = False
 ) -> Embedder:
-    """An `Embedder` from a backbone's name (small_cnn, timm's or torchvision's) and, if given, a local weight file."""
+    """An `Embedder` from a backbone's name (ours, timm's or torchvision's) and, if given, a local weight file."""
     network, features, preprocessing, classifier = build_backbone(backbone)
     if weights is not None:
         load_backbone(network, weights, classifier)
@@ -70,9 +75,9 @@ def build_embedder(
 
 def build_backbone(name: str) -> tuple[nn.Module, int, Preprocessing, str]:
     """(network giving pooled features, their number, preprocessing, name of the classifier that was left out)."""
-    if name == "small_cnn":
-        network = SmallCNN()
-        return network, network.num_features, IMAGENET, ""
+    if name in OURS:
+        network = OURS[name]()
+        return network, network.num_features, getattr(network, "preprocessing", IMAGENET), ""
     library, _, plain = name.rpartition("/")
     import timm  # heavy: only where a big backbone is asked for
     import torchvision.models
@@ -89,7 +94,7 @@ def build_backbone(name: str) -> tuple[nn.Module, int, Preprocessing, str]:
         features = network.get_submodule(classifier).in_features
         network.set_submodule(classifier, nn.Identity())
         return network, features, IMAGENET, classifier
-    names = ["small_cnn", *timm.list_models(), *torchvision.models.list_models(module=torchvision.models)]
+    names = [*OURS, *timm.list_models(), *torchvision.models.list_models(module=torchvision.models)]
     near = difflib.get_close_matches(plain, names, n=3)
     raise ValueError(
         f"no backbone {name!r} in timm or torchvision" + (f"; did you mean {', '.join(near)}?" if near else "")
@@ -97,7 +102,7 @@ def build_backbone(name: str) -> tuple[nn.Module, int, Preprocessing, str]:
 
 
 def load_backbone(network: nn.Module, path: str, classifier: str) -> None:
-    """Load a weight file into the backbone; only the left-out classifier's weights may be superfluous, none may be missing."""
+    """Load a weight file into the backbone; only a classifier's weights may be superfluous, none may be missing."""
     state = read_weights(path)
     wanted = network.state_dict()
     dropped = tuple(f"{name}." for name in (classifier, "fc", "last_linear", "classifier", "head.fc") if name)

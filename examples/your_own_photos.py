@@ -1,0 +1,27 @@
+"""Train on your own photographs from Python: python examples/your_own_photos.py FOLDER [STEPS]
+
+FOLDER holds one folder of images per class. Half of the classes train, the other half measure. The same from the
+command line: isosphere train FOLDER
+"""
+
+import sys
+from pathlib import Path
+
+from isosphere.recipes import find
+from isosphere.train.loop import fit
+
+folder, steps = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else "500"
+recipe = find(
+    "photos-sec",
+    {
+        "data.root": folder,
+        "loop.steps": steps,
+        "batches.size": "20",
+        "batches.per_class": "4",
+        # With pretrained weights at hand, these make the difference:
+        # "model.backbone": "resnet50", "model.weights": "resnet50.safetensors", "model.freeze_bn": "true",
+        # "data.size": "227", "data.shorter": "256", "optimiser.lr": "2e-5",
+    },
+)
+result = fit(recipe, Path("runs") / f"{Path(folder).name}-example")
+print({name: round(value, 4) for name, value in result["last"].items()})

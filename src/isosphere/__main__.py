@@ -1,0 +1,5 @@
+"""`python -m isosphere`, which torchrun uses."""
+
+from isosphere.cli import main
+
+main()

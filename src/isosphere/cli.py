@@ -1,0 +1,237 @@
+"""The command line: a dict of commands, each of which imports what it needs only when it runs."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+OVERRIDES = {"allow_extra_args": True, "ignore_unknown_options": True}
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda")]
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="where the run folders go")] = Path("runs"),
+    steps: Annotated[int, typer.Option(help="length of each of the two runs; 0 is the recipe's")] = 0,
+    device: Device = "auto",
+) -> None:
+    """Train the embedded data set without and with SEC, and compare them on classes never seen in training."""
+    from rich.console import Console
+
+    from isosphere.recipes import find
+    from isosphere.report import comparison
+    from isosphere.train.loop import fit
+
+    changes = {"loop.steps": str(steps)} if steps else {}
+    results = {}
+    for name in ("rendered", "rendered-sec"):
+        folder = free_folder(out, f"demo-{name}")
+        results[str(folder)] = fit(find(name, changes), folder, device)
+    console = Console()
+    console.print(comparison(results))
+    for folder in results:
+        console.print(f"run folder: {folder}", highlight=False)
+
+
+def train(
+    context: typer.Context,
+    what: Annotated[str, typer.Argument(help="a recipe's name, a folder of class folders, or a CSV")] = "",
+    out: Annotated[Path | None, typer.Option(help="the run folder; by default a new one under runs/")] = None,
+    resume: Annotated[Path | None, typer.Option(help="go on from the checkpoint in this run folder")] = None,
+    device: Device = "auto",
+) -> None:
+    """Train a recipe, or your own images: `isosphere train rendered-sec`, `isosphere train ./my_photos`.
+
+    Any field of the recipe can be changed: `--loss.margin 0.5`, `--loss Triplet`, `--seed 1`; `isosphere recipes NAME`
+    shows all fields with their reasons. Under torchrun the batch is shared by all processes:
+    `torchrun --nproc-per-node 2 -m isosphere train NAME`.
+    """
+    from isosphere.recipes import RECIPES, RecipeError, find, options, override, schema
+    from isosphere.train.loop import fit
+
+    # Without a name, the first field to change is taken for it.
+    words, what = ([what, *context.args], "") if what.startswith("--") else (context.args, what)
+    changes = parse_changes(words)
+    if resume is not None:
+        recipe = override(read_recipe(resume), changes)
+        if what and what in RECIPES and options.differences(override(RECIPES[what], changes), recipe):
+            raise RecipeError(f"{resume} was made with another recipe than {what}; leave the name out to go on with it")
+        folder = resume
+    else:
+        if not what:
+            raise RecipeError("name a recipe or a folder of images (`isosphere recipes` lists the recipes)")
+        if what not in RECIPES and Path(what).exists():
+            recipe = override(find("photos-sec", {"data.root": what}), changes)
+            what = f"{Path(what).resolve().stem}-sec"
+        else:
+            recipe = find(what, changes)
+        if out is not None and out.exists() and any(out.iterdir()):
+            raise RecipeError(f"{out} is not empty; choose another --out, or go on with --resume {out}")
+        folder = out or free_folder(Path("runs"), f"{what}-seed{recipe.seed}")
+    if isinstance(recipe.data, schema.Folder) and recipe.model.weights is None:
+        note(f"{recipe.model.backbone} starts from scratch; --model.backbone and --model.weights name a pretrained one")
+    result = fit(recipe, folder, device, resume=resume is not None)
+    if result:
+        from rich.console import Console
+
+        from isosphere.report import comparison
+
+        Console().print(comparison({str(folder): result}))
+        Console().print(f"run folder: {folder}", highlight=False)
+
+
+def evaluate(
+    run: Annotated[Path, typer.Argument(help="a run folder")],
+    data: Annotated[Path | None, typer.Option(help="another folder or CSV, all classes of which are used")] = None,
+    device: Device = "auto",
+) -> None:
+    """Measure a trained run on its test classes, or on other images."""
+    from rich.console import Console
+
+    from isosphere.report import comparison
+    from isosphere.train.evaluate import embed_images, load_run, measure
+
+    loaded = load_run(run, device)
+    images, embeddings = embed_images(loaded, None if data is None else str(data))
+    Console().print(comparison({str(run): {"last": measure(embeddings, images.labels)}}))
+
+
+def embed(
+    run: Annotated[Path, typer.Argument(help="a run folder")],
+    images: Annotated[Path, typer.Argument(help="a folder of class folders, a flat folder of images, or a CSV")],
+    out: Annotated[Path, typer.Option(help="the .npy file of embeddings; labels and paths are written beside it")],
+    device: Device = "auto",
+) -> None:
+    """Write the raw embeddings of a folder of images: OUT.npy, OUT.labels.npy and OUT.paths.txt."""
+    from isosphere.train.evaluate import embed_images, load_run, write_embeddings
+
+    if out.suffix != ".npy":
+        raise ValueError(f"--out must end in .npy, not {out}")
+    loaded = load_run(run, device)
+    image_set, embeddings = embed_images(loaded, str(images))
+    for path in write_embeddings(out, image_set, embeddings):
+        print(path)
+
+
+def inspect(
+    embeddings: Annotated[Path, typer.Argument(help="a .npy file of raw embeddings, (N, D)")],
+    labels: Annotated[Path, typer.Argument(help="a .npy file of integer labels, (N,)")],
+) -> None:
+    """Metrics and norms of embeddings from any tool, and whether SEC could matter for them."""
+    from rich.console import Console
+
+    from isosphere.report import inspection
+
+    for part in inspection(embeddings, labels):
+        Console().print(part, highlight=False)
+
+
+def recipes(
+    name: Annotated[str, typer.Argument(help="a recipe; none lists them all")] = "",
+) -> None:
+    """List the recipes, or show every field of one with the reason for it."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from isosphere.recipes import RECIPES, find, options
+
+    table = Table("option" if name else "recipe", box=None, title_justify="left")
+    table.columns[0].no_wrap = True
+    if name:
+        recipe = find(name, {})
+        table.title = f"{name}: {recipe.claim}"
+        table.add_column("value")
+        table.add_column("why")
+        for field, kind, value, reason in options.describe(recipe):
+            table.add_row(f"--{field}", value, f"{reason} [dim]{kind}[/dim]")
+    else:
+        table.add_column("claim")
+        for key, recipe in RECIPES.items():
+            table.add_row(key, recipe.claim)
+    Console().print(table, highlight=False)
+
+
+COMMANDS = {
+    "demo": demo,
+    "train": train,
+    "evaluate": evaluate,
+    "embed": embed,
+    "inspect": inspect,
+    "recipes": recipes,
+}
+
+
+def main() -> None:
+    """Run a command; bad input ends in one line and exit code 2, a failed run in one line and exit code 1."""
+    app = typer.Typer(
+        help="Train embeddings that lie on one sphere.", no_args_is_help=True, add_completion=False,
+        pretty_exceptions_enable=False,
+    )  # fmt: skip
+    for name, command in COMMANDS.items():
+        app.command(name, context_settings=OVERRIDES if name == "train" else {})(command)
+    try:
+        sys.exit(app(standalone_mode=False))
+    except Exception as error:
+        if os.environ.get("ISOSPHERE_TRACEBACK"):
+            raise
+        number = exit_code(error)
+        if number is None:
+            raise
+        if os.environ.get("RANK", "0") == "0":
+            message = error.format_message() if hasattr(error, "format_message") else str(error)
+            note(" ".join(message.split()))
+        sys.exit(number)
+
+
+def exit_code(error: Exception) -> int | None:
+    """2 for bad input, 1 for a run that failed, 128 + n for a signal; None for a bug, which deserves its traceback."""
+    if hasattr(error, "format_message"):  # the command-line library's own
+        return 2
+    if hasattr(error, "signal"):  # the loop's Interrupted
+        return 128 + error.signal
+    if isinstance(error, (ValueError, FileNotFoundError, NotADirectoryError)):
+        return 2
+    if isinstance(error, OSError) or type(error).__name__ == "NonFiniteLoss":
+        return 1
+    return None
+
+
+def note(text: str) -> None:
+    print(f"isosphere: {text}", file=sys.stderr)
+
+
+def parse_changes(words: list[str]) -> dict[str, str]:
+    """["--loss.margin", "0.5", "--seed=1"] -> {"loss.margin": "0.5", "seed": "1"}."""
+    changes, rest = {}, list(words)
+    while rest:
+        word = rest.pop(0)
+        if not word.startswith("--"):
+            raise ValueError(f"unexpected {word!r}; fields are changed with --group.field value")
+        name, equals, value = word[2:].partition("=")
+        if not equals:
+            if not rest:
+                raise ValueError(f"--{name} needs a value")
+            value = rest.pop(0)
+        changes[name] = value
+    return changes
+
+
+def free_folder(parent: Path, name: str) -> Path:
+    """A folder that does not exist yet, so that no run is ever overwritten; under torchrun all ranks get the same."""
+    number = 1
+    while (folder := parent / (name if number == 1 else f"{name}-{number}")).exists():
+        number += 1
+    return folder
+
+
+def read_recipe(run: Path):
+    """The recipe of a run folder."""
+    import json
+
+    from isosphere.recipes import options, schema
+
+    path = run / "recipe.json"
+    if not path.is_file():
+        raise FileNotFoundError(f"{run} is not a run folder: it has no recipe.json")
+    return options.from_dict(schema.Recipe, json.loads(path.read_text(encoding="utf-8")))

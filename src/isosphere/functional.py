@@ -1,0 +1,21 @@
+"""The losses and penalties as pure functions of (embeddings, labels), as torch.nn.functional stands beside torch.nn."""
+
+from isosphere.losses.contrastive import nt_xent, supcon
+from isosphere.losses.margins import cosine_softmax, proxy_anchor
+from isosphere.losses.norms import balanced_directions, norm_penalty, ramp
+from isosphere.losses.pairs import contrastive, multi_similarity, npair, semihard_triplet, triplet
+
+__all__ = [
+    "balanced_directions",
+    "contrastive",
+    "cosine_softmax",
+    "multi_similarity",
+    "norm_penalty",
+    "npair",
+    "nt_xent",
+    "proxy_anchor",
+    "ramp",
+    "semihard_triplet",
+    "supcon",
+    "triplet",
+]

@@ -1,0 +1,65 @@
+"""Softmax losses over the views of a batch: SupCon (many rows a label) and NT-Xent of SimCLR (two views an image)."""
+
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+
+from .slopes import check, log_sum_exp, pair_loss, reads_values
+
+
+def _supcon(cosines: Tensor, positive: Tensor, negative: Tensor, temperature: float) -> tuple[Tensor, Tensor, Tensor]:
+    """The mean over an anchor's positives of -log softmax(S / temperature), self left out; anchors with both kinds."""
+    logits = cosines / temperature
+    total, shares = log_sum_exp(logits, positive | negative)
+    counted = positive.any(1, keepdim=True) & negative.any(1, keepdim=True)
+    wanted = (positive & counted).to(cosines.dtype) / positive.sum(1, keepdim=True).clamp(min=1)
+    slopes = (shares * counted - wanted) / temperature
+    return (wanted * (total - logits)).sum(), slopes, counted.sum()
+
+
+def supcon(embeddings: Tensor, labels: Tensor, temperature: float = 0.1) -> Tensor:
+    """Supervised contrastive loss (the mean outside the logarithm), mean over anchors; (N, D), (N,) -> scalar."""
+    return pair_loss(embeddings, labels, partial(_supcon, temperature=temperature))
+
+
+def nt_xent(embeddings: Tensor, labels: Tensor, temperature: float = 0.5) -> Tensor:
+    """SimCLR's loss, the two views of an image sharing a label: exactly two rows a label; (N, D), (N,) -> scalar.
+
+    Other labels raise on CPU; where values must not be read (CUDA, compiling) they make the loss NaN.
+    """
+    check(embeddings, labels)
+    ordered = labels.sort().values
+    paired = len(labels) % 2 == 0 and (ordered[::2] == ordered[1::2]).all() & (ordered[1:-1:2] != ordered[2::2]).all()
+    if len(labels) % 2 or (reads_values(labels) and not paired):
+        raise ValueError("NT-Xent needs exactly two rows a label: for any other number use SupCon")
+    loss = pair_loss(embeddings, labels, partial(_supcon, temperature=temperature))
+    return loss if reads_values(labels) else loss * torch.where(paired, 1.0, torch.nan)
+
+
+class SupConLoss(nn.Module):
+    """`supcon` as a criterion."""
+
+    def __init__(self, temperature: float = 0.1) -> None:
+        super().__init__()
+        self.temperature = temperature
+
+    def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
+        return supcon(embeddings, labels, self.temperature)
+
+    def extra_repr(self) -> str:
+        return f"temperature={self.temperature}"
+
+
+class NTXentLoss(nn.Module):
+    """`nt_xent` as a criterion."""
+
+    def __init__(self, temperature: float = 0.5) -> None:
+        super().__init__()
+        self.temperature = temperature
+
+    def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
+        return nt_xent(embeddings, labels, self.temperature)
+
+    def extra_repr(self) -> str:
+        return f"temperature={self.temperature}"

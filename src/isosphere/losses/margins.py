@@ -1,0 +1,191 @@
+"""Losses against class weights: plain softmax, softmax of cosines with a margin (Eq. 19 and its kin), proxy anchor.
+
+A margin maps the cosine of the true class to a smaller one; the classifier owns the class weights and is given it.
+"""
+
+from __future__ import annotations  # torch 2.6 cannot compile inner functions whose annotations are evaluated
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from .. import sphere
+from .slopes import attached, check, log1p_sum_exp, rows_to_slopes, wanted
+
+
+@dataclass(frozen=True)
+class NormFace:
+    """No margin: cos."""
+
+    def __call__(self, cosines: Tensor) -> Tensor:
+        return cosines
+
+
+@dataclass(frozen=True)
+class CosFace:
+    """cos - margin (Eq. 19)."""
+
+    margin: float = 0.35
+
+    def __call__(self, cosines: Tensor) -> Tensor:
+        return cosines - self.margin
+
+
+@dataclass(frozen=True)
+class ArcFace:
+    """cos(angle + margin) up to the angle pi - margin, beyond it cos - margin sin(margin), which goes on falling."""
+
+    margin: float = 0.45
+
+    def __call__(self, cosines: Tensor) -> Tensor:
+        squares = 1 - cosines * cosines
+        inside = squares > 0  # at cos = +-1 the root's slope is infinite: value and slope are set to zero
+        sines = torch.where(inside, torch.sqrt(torch.where(inside, squares, 1)), 0)
+        turned = cosines * math.cos(self.margin) - sines * math.sin(self.margin)
+        return torch.where(cosines >= -math.cos(self.margin), turned, cosines - self.margin * math.sin(self.margin))
+
+
+@dataclass(frozen=True)
+class SphereFace:
+    """(-1)^k cos(margin * angle) - 2k with k = floor(margin * angle / pi): falls from 1 to 1 - 2 margin."""
+
+    margin: int = 3
+
+    def __post_init__(self) -> None:
+        if self.margin != int(self.margin) or self.margin < 1:
+            raise ValueError(f"SphereFace multiplies the angle by a whole number of at least 1, not {self.margin}")
+
+    def __call__(self, cosines: Tensor) -> Tensor:
+        previous, multiple = torch.ones_like(cosines), cosines
+        for _ in range(int(self.margin) - 1):  # Chebyshev: cos(m angle) as a polynomial, with slopes finite everywhere
+            previous, multiple = multiple, 2 * cosines * multiple - previous
+        turns = sum((cosines < math.cos(k * math.pi / self.margin)).to(cosines) for k in range(1, int(self.margin)))
+        return (1 - 2 * (turns % 2)) * multiple - 2 * turns
+
+
+def softmax_loss(
+    left: Tensor, right: Tensor, targets: Tensor, labels: Tensor, scale: float, **sources: Tensor
+) -> Tensor:
+    """Mean cross-entropy of scale * left @ right.T, (N, D), (C, D), the true classes' products set to targets (N,)."""
+    gradients = wanted(left, right, targets)
+    with torch.no_grad():
+        fixed_left, fixed_right, fixed_targets = left.detach(), right.detach(), targets.detach()
+        target_slopes = torch.empty_like(fixed_targets)
+        columns = labels.long()[:, None]
+        share = scale / max(1, len(left))
+
+        def block_rows(block: slice, products: Tensor) -> tuple[Tensor, Tensor]:
+            column = columns[block]
+            logits = products.scatter_(1, column, fixed_targets[block, None]).mul_(scale)
+            log_shares = torch.log_softmax(logits, dim=1)
+            own = log_shares.gather(1, column)
+            target_slopes[block] = share * own.expm1().squeeze(1)
+            slopes = torch.softmax(logits, dim=1).scatter_(1, column, 0).mul_(share)
+            return -own.sum(), slopes
+
+        total, left_gradient, right_gradient = rows_to_slopes(fixed_left, fixed_right, block_rows, gradients)
+        value = total / max(1, len(left))
+    return attached(value, (left, right, targets), (left_gradient, right_gradient, target_slopes), **sources)
+
+
+def cosine_softmax(
+    embeddings: Tensor,
+    labels: Tensor,
+    weights: Tensor,
+    margin: Callable[[Tensor], Tensor] = NormFace(),  # noqa: B008, it is frozen
+    scale: float = 64.0,
+) -> Tensor:
+    """Mean cross-entropy of scaled cosines, the true class's with a margin; (N, D), (N,), weights (C, D) -> scalar."""
+    check(embeddings, labels, len(weights))
+    unit, classes = sphere.directions(sphere.raised(embeddings)), sphere.directions(sphere.raised(weights))
+    targets = margin((unit * F.embedding(labels.long(), classes)).sum(-1))
+    return softmax_loss(unit, classes, targets, labels, scale, embeddings=embeddings, weights=weights)
+
+
+def proxy_anchor(
+    embeddings: Tensor, labels: Tensor, proxies: Tensor, margin: float = 0.1, scale: float = 32.0
+) -> Tensor:
+    """Proxy anchor loss: soft sums over the batch for each proxy; (N, D), (N,), proxies (C, D) -> scalar."""
+    check(embeddings, labels, len(proxies))
+    unit, centres = sphere.directions(sphere.raised(embeddings)), sphere.directions(sphere.raised(proxies))
+    gradients = wanted(unit, centres)
+    with torch.no_grad():
+        classes = torch.arange(len(proxies), device=labels.device)
+        present = torch.zeros_like(classes).scatter_(0, labels.long(), 1).sum().clamp(min=1)
+
+        def block_rows(block: slice, cosines: Tensor) -> tuple[Tensor, Tensor]:
+            positive = classes[block, None] == labels
+            pull, pulls = log1p_sum_exp(-scale * cosines, positive, scale * margin)
+            push, pushes = log1p_sum_exp(scale * cosines, ~positive, scale * margin)
+            slopes = scale * (pushes / len(proxies) - pulls / present)
+            return pull.sum() / present + push.sum() / len(proxies), slopes
+
+        value, centre_gradient, gradient = rows_to_slopes(centres.detach(), unit.detach(), block_rows, gradients)
+    return attached(value, (unit, centres), (gradient, centre_gradient), embeddings=embeddings, proxies=proxies)
+
+
+def _class_weights(dim: int, classes: int) -> nn.Parameter:
+    """Class weights (classes, dim), drawn with standard deviation 0.01."""
+    return nn.Parameter(torch.randn(classes, dim) * 0.01)
+
+
+class LinearClassifier(nn.Module):
+    """Plain softmax over class weights (classes, dim), without bias and without normalisation."""
+
+    def __init__(self, dim: int, classes: int) -> None:
+        super().__init__()
+        self.weights = _class_weights(dim, classes)
+
+    def logits(self, embeddings: Tensor) -> Tensor:
+        """Scores of all classes, (N, D) -> (N, C)."""
+        return sphere.products(embeddings, self.weights)
+
+    def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
+        check(embeddings, labels, len(self.weights))
+        raw, weights = sphere.raised(embeddings), sphere.raised(self.weights)
+        targets = (raw * F.embedding(labels.long(), weights)).sum(-1)
+        return softmax_loss(raw, weights, targets, labels, 1.0, embeddings=embeddings, weights=self.weights)
+
+    def extra_repr(self) -> str:
+        return f"dim={self.weights.shape[1]}, classes={len(self.weights)}"
+
+
+class CosineClassifier(nn.Module):
+    """`cosine_softmax` as a criterion that owns the class weights (classes, dim)."""
+
+    def __init__(
+        self, dim: int, classes: int, margin: Callable[[Tensor], Tensor] = NormFace(), scale: float = 64.0  # noqa: B008
+    ) -> None:
+        super().__init__()
+        self.weights = _class_weights(dim, classes)
+        self.margin, self.scale = margin, scale
+
+    def logits(self, embeddings: Tensor) -> Tensor:
+        """Scaled cosines with all classes, without margin, (N, D) -> (N, C)."""
+        return self.scale * sphere.cosines(embeddings, self.weights)
+
+    def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
+        return cosine_softmax(embeddings, labels, self.weights, self.margin, self.scale)
+
+    def extra_repr(self) -> str:
+        return f"dim={self.weights.shape[1]}, classes={len(self.weights)}, margin={self.margin}, scale={self.scale}"
+
+
+class ProxyAnchorLoss(nn.Module):
+    """`proxy_anchor` as a criterion that owns the proxies (classes, dim)."""
+
+    def __init__(self, dim: int, classes: int, margin: float = 0.1, scale: float = 32.0) -> None:
+        super().__init__()
+        self.proxies = _class_weights(dim, classes)
+        self.margin, self.scale = margin, scale
+
+    def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
+        return proxy_anchor(embeddings, labels, self.proxies, self.margin, self.scale)
+
+    def extra_repr(self) -> str:
+        shape = f"dim={self.proxies.shape[1]}, classes={len(self.proxies)}"
+        return f"{shape}, margin={self.margin}, scale={self.scale}"

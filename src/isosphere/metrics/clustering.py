@@ -1,0 +1,122 @@
+"""k-means on the points' device, and how well clusters agree with labels: NMI and pairwise F1.
+
+k-means++ is the greedy kind (of 2 + ln k candidates a step the one that lowers the cost most is kept, as
+scikit-learn does) and never waits for the device; Lloyd's iterations wait for it only to see whether they are done.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from isosphere import sphere
+from isosphere.metrics.neighbours import block_rows, checked_embeddings, checked_labels
+
+
+def kmeans(
+    points: Tensor, clusters: int, seed: int = 0, iterations: int = 300, tolerance: float = 1e-4
+) -> tuple[Tensor, Tensor, float]:
+    """Clusters (N, D) points as they are: assignments (N,), centroids (clusters, D), sum of squared distances.
+
+    Pass `sphere.directions(embeddings)` to cluster by cosine. Stops when the centroids' squared movement is at most
+    `tolerance` times the points' mean variance. An empty cluster moves to the point farthest from its centroid. One
+    seed gives one result on CPU; on a GPU only under `torch.use_deterministic_algorithms`.
+    """
+    points = checked_embeddings(points, "points")
+    if not 1 <= clusters <= len(points):
+        raise ValueError(f"clusters must be between 1 and the number of points ({len(points)}), not {clusters}")
+    origin = points.mean(0)
+    points = points - origin  # |x|^2 - 2 xc + |c|^2 cancels badly far from the origin
+    squares = points.square().sum(1)
+    limit = tolerance * float(squares.mean()) / points.shape[1]
+    with torch.autocast(points.device.type, enabled=False):
+        centroids = _seeded(points, squares, clusters, torch.Generator().manual_seed(seed))
+        for _ in range(iterations):
+            updated = _updated(points, squares, centroids)
+            movement = float((updated - centroids).square().sum())
+            centroids = updated
+            if movement <= limit:
+                break
+        assignments, _ = _nearest(points, centroids)
+    step = block_rows(points.shape[1] * 16, points.device)
+    inertia = sum(
+        (part - centroids[nearest]).square().sum(dtype=torch.float64)
+        for part, nearest in zip(points.split(step), assignments.split(step), strict=True)
+    )
+    return assignments, centroids + origin, float(inertia)
+
+
+def clustering_metrics(embeddings: Tensor, labels: Tensor, seed: int = 0) -> dict[str, float]:
+    """NMI and pairwise F1 of k-means on the directions of (N, D) embeddings, k the number of classes in labels (N,)."""
+    embeddings = checked_embeddings(embeddings)
+    labels = checked_labels(labels, len(embeddings), embeddings.device)
+    assignments, _, _ = kmeans(sphere.directions(embeddings), len(labels.unique()), seed)
+    return {"nmi": nmi(assignments, labels), "f1": pairwise_f1(assignments, labels)}
+
+
+def nmi(clusters: Tensor, labels: Tensor) -> float:
+    """Normalised mutual information 2 I / (H + H) of two partitions (N,), (N,); two trivial partitions agree: 1."""
+    joint, rows, columns = (count.double() / len(clusters) for count in _contingency(clusters, labels))
+    joint, rows, columns = (-(share * share.log()).sum() for share in (joint, rows, columns))
+    entropies = float(rows + columns)
+    # I = H + H - H(joint); rounding may take it below zero.
+    return max(0.0, 2 * (entropies - float(joint)) / entropies) if entropies > 0 else 1.0
+
+
+def pairwise_f1(clusters: Tensor, labels: Tensor) -> float:
+    """F1 of "these two are together" over all pairs of two partitions (N,), (N,); 1 where neither has a pair."""
+    both, clustered, labelled = (int((count * (count - 1)).sum()) for count in _contingency(clusters, labels))
+    return 2 * both / (clustered + labelled) if clustered + labelled else 1.0
+
+
+def _contingency(clusters: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Sizes of the non-empty cells, of the clusters and of the classes, int64; never a dense table."""
+    clusters = checked_labels(clusters, len(clusters), name="clusters")
+    labels = checked_labels(labels, len(clusters), clusters.device)
+    if len(labels) == 0:
+        raise ValueError("clusters and labels are empty")
+    _, row, rows = clusters.unique(return_inverse=True, return_counts=True)
+    _, column, columns = labels.unique(return_inverse=True, return_counts=True)
+    return (row * len(columns) + column).unique(return_counts=True)[1], rows, columns
+
+
+def _seeded(points: Tensor, squares: Tensor, clusters: int, generator: torch.Generator) -> Tensor:
+    """Greedy k-means++: (clusters, D) of the points, drawn in proportion to the squared distance to those before."""
+    trials = 2 + int(math.log(clusters))
+    draws = torch.rand(clusters, trials, generator=generator, dtype=torch.float64).to(points.device)
+    chosen = torch.zeros(clusters, dtype=torch.int64, device=points.device)
+    chosen[0] = (draws[0, 0] * len(points)).long()
+    distances = torch.full_like(squares, torch.inf)[None]  # to the nearest centroid so far, (1, N)
+    candidates, smallest = chosen[:1], torch.finfo(points.dtype).tiny
+    for step in range(clusters):
+        if step > 0:
+            # In whole numbers: CUDA refuses a running sum of floats where deterministic algorithms are asked for.
+            cumulative = (distances[0] / distances.amax().clamp(min=smallest) * 2**30).long().cumsum(0)
+            candidates = torch.searchsorted(cumulative, (draws[step] * cumulative[-1]).long(), right=True)
+            candidates.clamp_(max=len(points) - 1)
+        # (trials, N): what the distances would be with each candidate
+        reached = torch.addmm(squares, points[candidates], points.T, alpha=-2).add_(squares[candidates, None])
+        reached = torch.minimum(reached, distances).clamp_(min=0).scatter_(1, candidates[:, None], 0)
+        best = reached.sum(1).argmin(keepdim=True)
+        distances = reached.index_select(0, best)
+        chosen[step] = candidates.index_select(0, best)[0]
+    return points[chosen]
+
+
+def _nearest(points: Tensor, centroids: Tensor) -> tuple[Tensor, Tensor]:
+    """Each point's nearest centroid and |c|^2 - 2 xc, its squared distance less |x|^2: (N,), (N,)."""
+    squares = centroids.square().sum(1)
+    step = block_rows(len(centroids) * points.element_size(), points.device)
+    parts = [torch.addmm(squares, part, centroids.T, alpha=-2).min(1) for part in points.split(step)]
+    return torch.cat([part.indices for part in parts]), torch.cat([part.values for part in parts])
+
+
+def _updated(points: Tensor, squares: Tensor, centroids: Tensor) -> Tensor:
+    """One step of Lloyd: the mean of the points nearest to each centroid; empty clusters take the farthest points."""
+    assignments, relative = _nearest(points, centroids)
+    sizes = torch.zeros(len(centroids), dtype=torch.int64, device=points.device)
+    sizes.index_add_(0, assignments, torch.ones_like(assignments))
+    means = torch.zeros_like(centroids).index_add_(0, assignments, points) / sizes.clamp(min=1)[:, None]
+    empty = (sizes == 0).nonzero().squeeze(1)
+    means[empty] = points[(squares + relative).topk(len(empty)).indices]
+    return means

@@ -1,0 +1,97 @@
+"""Scores of queries against a gallery, in blocks of rows, with positives and negatives apart.
+
+Everything runs on the embeddings' device and holds one block, never N x M scores. Positives and negatives of a block
+come out of the same matrix product, so equal vectors have equal scores and ties are seen as ties. The products are
+exact to float32 rounding, under autocast too, unless the caller has allowed TF32 or bfloat16 for float32 matmuls.
+"""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from isosphere import sphere
+
+BLOCK_BYTES = {"cpu": 1 << 26}  # where memory is scarce
+DEFAULT_BLOCK_BYTES = 1 << 28  # accelerators: large enough that kernels, not their launches, take the time
+
+
+def block_rows(bytes_per_row: int, device: torch.device) -> int:
+    """How many rows of that size make one block on the device; at least one."""
+    return max(1, BLOCK_BYTES.get(device.type, DEFAULT_BLOCK_BYTES) // bytes_per_row)
+
+
+def checked_embeddings(embeddings: Tensor, name: str = "embeddings") -> Tensor:
+    """The embeddings (N, D) without gradient, at least float32, or a ValueError that names the row at fault."""
+    embeddings = torch.as_tensor(embeddings).detach()
+    if embeddings.ndim != 2 or 0 in embeddings.shape:
+        raise ValueError(f"{name} must have shape (N, D) with N and D at least 1, not {tuple(embeddings.shape)}")
+    if not embeddings.is_floating_point():
+        raise ValueError(f"{name} must be floating point, not {embeddings.dtype}")
+    embeddings = sphere.raised(embeddings)
+    bad = ~sphere.norms(embeddings).isfinite()
+    if bad.any():
+        row, count = int(bad.int().argmax()), int(bad.sum())
+        raise ValueError(f"{name} row {row} holds NaN, infinity or too large a number ({count} such rows)")
+    return embeddings
+
+
+def checked_labels(labels: Tensor, size: int, device: torch.device | None = None, name: str = "labels") -> Tensor:
+    """The labels (N,) as int64 on the device, or a ValueError for another shape or for labels that are not integers."""
+    labels = torch.as_tensor(labels)
+    if labels.shape != (size,):
+        raise ValueError(f"{name} must have shape ({size},), one for each row, not {tuple(labels.shape)}")
+    if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
+        raise ValueError(f"{name} must be integers, not {labels.dtype}")
+    return labels.to(device=device, dtype=torch.int64)
+
+
+class Gallery:
+    """Queries, references and who is a positive of whom; without references the queries are the gallery, less self.
+
+    `counts` (N,) is each query's number of positives; `width`, the largest, is the second dimension of the positives.
+    """
+
+    def __init__(
+        self, embeddings: Tensor, labels: Tensor, ref_embeddings: Tensor | None = None, ref_labels: Tensor | None = None
+    ) -> None:
+        if (ref_embeddings is None) != (ref_labels is None):
+            raise ValueError("ref_embeddings and ref_labels go together: give both or neither")
+        embeddings = checked_embeddings(embeddings)
+        self.labels = checked_labels(labels, len(embeddings), embeddings.device)
+        self.directions = self.ref_directions = sphere.directions(embeddings)
+        self.without_self = ref_embeddings is None
+        ref_sorted = self.labels
+        if ref_embeddings is not None:
+            ref_embeddings = checked_embeddings(ref_embeddings, "ref_embeddings").to(embeddings)
+            if ref_embeddings.shape[1] != embeddings.shape[1]:
+                sizes = f"{embeddings.shape[1]} and {ref_embeddings.shape[1]}"
+                raise ValueError(f"embeddings and ref_embeddings must have one dimension, not {sizes}")
+            ref_sorted = checked_labels(ref_labels, len(ref_embeddings), embeddings.device, "ref_labels")
+            self.ref_directions = sphere.directions(ref_embeddings)
+        # In the order of the labels the members of a class lie side by side: [first, first + members).
+        ref_sorted, self._order = ref_sorted.sort(stable=True)
+        self._first = torch.searchsorted(ref_sorted, self.labels)
+        self._members = torch.searchsorted(ref_sorted, self.labels, right=True) - self._first
+        self.counts = self._members - int(self.without_self)
+        self.width = max(1, int(self._members.max()))
+
+    def blocks(self) -> Iterator[tuple[slice, Tensor, Tensor]]:
+        """Rows, positives' cosines (B, width) and negatives' (B, M); what is not of the kind, self too, is -inf.
+
+        The negatives lie in one buffer that the next block overwrites.
+        """
+        places, size = torch.arange(self.width, device=self.labels.device), len(self._order)
+        step = block_rows(size * 8 + self.width * 32, self.labels.device)
+        buffer = self.directions.new_empty(min(step, len(self.labels)), size)
+        for start in range(0, len(self.labels), step):
+            rows = slice(start, min(start + step, len(self.labels)))
+            # Autocast leaves `out=` alone: the products have the precision of the directions.
+            scores = torch.mm(self.directions[rows], self.ref_directions.T, out=buffer[: rows.stop - start])
+            same = places < self._members[rows, None]
+            # Padding repeats the class's first member, or any column where the query has no positive at all.
+            columns = self._order[(self._first[rows, None] + places * same).clamp_(max=size - 1)]
+            if self.without_self:
+                same &= columns != torch.arange(rows.start, rows.stop, device=places.device)[:, None]
+            positives = scores.gather(1, columns).masked_fill_(~same, -torch.inf)
+            yield rows, positives, scores.scatter_(1, columns, -torch.inf)

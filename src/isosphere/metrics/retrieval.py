@@ -1,0 +1,114 @@
+"""Retrieval metrics as fractions: Recall@k, MAP@R and R-precision by cosine, exact, ties against the query.
+
+A negative that scores the same as a positive is ranked before it, so a collapsed model scores 0 and not 1. Self is
+excluded by index when there is no reference set. A query without any positive (a singleton) counts as wrong in every
+metric; `singletons` says how many there are.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from isosphere.metrics.neighbours import Gallery, checked_labels
+
+NEVER = torch.iinfo(torch.int32).max
+
+
+def singletons(labels: Tensor, ref_labels: Tensor | None = None) -> int:
+    """How many queries have no positive: labels (N,) met once, or not met in ref_labels (M,)."""
+    labels = checked_labels(labels, len(labels))
+    if ref_labels is not None:
+        return int((~torch.isin(labels, checked_labels(ref_labels, len(ref_labels), labels.device))).sum())
+    return int((labels.unique(return_counts=True)[1] == 1).sum())
+
+
+def recall_at_k(
+    embeddings: Tensor,
+    labels: Tensor,
+    ks: Sequence[int] = (1, 2, 4, 8),
+    ref_embeddings: Tensor | None = None,
+    ref_labels: Tensor | None = None,
+) -> dict[int, float]:
+    """The fraction of queries (N, D) with a positive among their k nearest, for each k, in the gallery or (M, D)."""
+    ks = _checked_ks(ks)
+    gallery = Gallery(embeddings, labels, ref_embeddings, ref_labels)
+    return _recalls(torch.cat([_negatives_ahead(pos, neg) for _, pos, neg in gallery.blocks()]), ks)
+
+
+def first_is_right(embeddings: Tensor, labels: Tensor) -> Tensor:
+    """Whether each embedding's nearest other one has its label, bool (N,): Recall@1 query by query."""
+    gallery = Gallery(embeddings, labels, None, None)
+    return torch.cat([_negatives_ahead(pos, neg) for _, pos, neg in gallery.blocks()]) < 1
+
+
+def map_at_r(
+    embeddings: Tensor, labels: Tensor, ref_embeddings: Tensor | None = None, ref_labels: Tensor | None = None
+) -> float:
+    """Mean average precision at R, where R is the query's number of positives, over queries (N, D)."""
+    return _at_r(Gallery(embeddings, labels, ref_embeddings, ref_labels))[0]
+
+
+def r_precision(
+    embeddings: Tensor, labels: Tensor, ref_embeddings: Tensor | None = None, ref_labels: Tensor | None = None
+) -> float:
+    """The mean fraction of positives among the R nearest, R the query's number of positives, over queries (N, D)."""
+    return _at_r(Gallery(embeddings, labels, ref_embeddings, ref_labels))[1]
+
+
+def retrieval_metrics(
+    embeddings: Tensor,
+    labels: Tensor,
+    ks: Sequence[int] = (1, 2, 4, 8),
+    ref_embeddings: Tensor | None = None,
+    ref_labels: Tensor | None = None,
+) -> dict[str, float]:
+    """All of them in one pass over the scores: recall@k for each k, map@r, r_precision and the count of singletons."""
+    ks = _checked_ks(ks)
+    gallery, ahead, sums = Gallery(embeddings, labels, ref_embeddings, ref_labels), [], 0
+    for rows, positives, negatives in gallery.blocks():
+        ahead.append(_negatives_ahead(positives, negatives))
+        sums = sums + _precision_sums(positives, negatives, gallery.counts[rows])
+    metrics = {f"recall@{k}": value for k, value in _recalls(torch.cat(ahead), ks).items()}
+    metrics["map@r"], metrics["r_precision"] = (sums / len(gallery.counts)).tolist()
+    return metrics | {"singletons": int((gallery.counts == 0).sum())}
+
+
+def _checked_ks(ks: Sequence[int]) -> list[int]:
+    ks = list(ks)
+    for k in ks:
+        if not isinstance(k, int) or isinstance(k, bool) or k < 1:
+            raise ValueError(f"ks must be positive integers, not {k!r}")
+    return ks
+
+
+def _recalls(ahead: Tensor, ks: list[int]) -> dict[int, float]:
+    return {k: int((ahead < k).sum()) / len(ahead) for k in ks}
+
+
+def _at_r(gallery: Gallery) -> tuple[float, float]:
+    sums = sum(_precision_sums(pos, neg, gallery.counts[rows]) for rows, pos, neg in gallery.blocks())
+    mean_average, precision = (sums / len(gallery.counts)).tolist()
+    return mean_average, precision
+
+
+def _negatives_ahead(positives: Tensor, negatives: Tensor) -> Tensor:
+    """How many negatives score at least as high as the best positive, (B, R), (B, M) -> (B,); NEVER for singletons."""
+    best = positives.amax(1)
+    ahead = (negatives >= best[:, None]).sum(1, dtype=torch.int32)
+    return torch.where(best > -torch.inf, ahead, NEVER)
+
+
+def _precision_sums(positives: Tensor, negatives: Tensor, counts: Tensor) -> Tensor:
+    """Average precision at R and R-precision, summed over a block's queries, (B, R), (B, M), (B,) -> (2,).
+
+    The i-th best positive has rank i + the number of negatives that score at least as high, and the precision there
+    is i / rank. Negatives beyond the R best cannot matter: they stand behind rank R.
+    """
+    positives = positives.sort(1, descending=True).values
+    nearest = negatives.topk(min(positives.shape[1], negatives.shape[1]), 1).values.flip(1)  # ascending
+    ahead = nearest.shape[1] - torch.searchsorted(nearest, positives)
+    place = torch.arange(1, positives.shape[1] + 1, device=counts.device)
+    rank = place + ahead
+    hit = (rank <= counts[:, None]).double()
+    return torch.stack([(hit * place / rank).sum(1), hit.sum(1)]).div(counts.clamp(min=1)).sum(1)

@@ -1,0 +1,21 @@
+"""Named recipes, and how to change and read them."""
+
+from isosphere.recipes.options import RecipeError, override
+from isosphere.recipes.retrieval import RETRIEVAL
+from isosphere.recipes.schema import Recipe
+
+RECIPES: dict[str, Recipe] = {**RETRIEVAL}
+
+
+def find(name: str, changes: dict[str, str]) -> Recipe:
+    """The recipe of this name with fields changed."""
+    if name not in RECIPES:
+        import difflib
+
+        near = difflib.get_close_matches(name, RECIPES, n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise RecipeError(f"{name}: neither a recipe nor a path{hint} (`isosphere recipes` lists the recipes)")
+    return override(RECIPES[name], changes)
+
+
+__all__ = ["RECIPES", "Recipe", "RecipeError", "find", "override"]

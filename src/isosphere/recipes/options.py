@@ -1,0 +1,200 @@
+"""Recipes from and to JSON and `--group.field value`: one strict reader of the dataclasses in `schema.py`.
+
+Written by hand because it must refuse every unknown key and wrong type in one line, switch a group's kind, and serve
+JSON and command line alike.
+"""
+
+import ast
+import dataclasses
+import difflib
+import inspect
+import types
+import typing
+from typing import Any
+
+
+class RecipeError(ValueError):
+    """A recipe that cannot be read; the message is one line that names the field."""
+
+
+def to_dict(options: Any) -> Any:
+    """A recipe as plain JSON values; a group that has several kinds says which in `kind`."""
+    if not dataclasses.is_dataclass(options):
+        return list(options) if isinstance(options, tuple) else options
+    values = {f.name: to_dict(getattr(options, f.name)) for f in dataclasses.fields(options)}
+    return {"kind": type(options).__name__, **values}
+
+
+def from_dict(kind: Any, value: Any, where: str = "") -> Any:
+    """The inverse of `to_dict`: `value` as an instance of the dataclass or type `kind`; anything unknown is refused."""
+    choices = _choices(kind)
+    groups = [choice for choice in choices if dataclasses.is_dataclass(choice)]
+    if groups:
+        return _group(groups, value, where)
+    for choice in choices:
+        found, result = _plain(choice, value)
+        if found:
+            return result
+    raise RecipeError(f"{where}: {value!r} is not {_words(kind)}")
+
+
+def override(recipe: Any, changes: dict[str, str]) -> Any:
+    """The recipe with fields changed: {"loss.margin": "0.5", "loss": "Triplet"}; kinds are switched before fields."""
+    values = to_dict(recipe)
+    for path, text in sorted(changes.items(), key=lambda change: change[0].count(".")):
+        *groups, name = path.split(".")
+        owner, node = type(recipe), values
+        for group in groups:
+            owner = _owner(_hints(owner).get(_known(owner, group, path)), node[group])
+            node = node[group]
+            if owner is None:
+                raise RecipeError(f"{path}: {group} has no fields")
+        hint = _hints(owner)[_known(owner, name, path)]
+        if any(dataclasses.is_dataclass(choice) for choice in _choices(hint)):
+            node[name] = {"kind": text}
+        else:
+            node[name] = _parsed(hint, text)
+    return from_dict(type(recipe), values)
+
+
+def differences(left: Any, right: Any) -> dict[str, tuple[Any, Any]]:
+    """Fields in which two recipes differ, {"loss.margin": (0.5, 1.0)}."""
+    first, second = _flat(to_dict(left)), _flat(to_dict(right))
+    keys = dict.fromkeys([*first, *second])
+    return {key: (first.get(key), second.get(key)) for key in keys if first.get(key) != second.get(key)}
+
+
+def describe(options: Any, prefix: str = "") -> list[tuple[str, str, str, str]]:
+    """(field, type, value, reason) for every field of a recipe: what `--help` prints."""
+    rows, reasons = [], _reasons(type(options))
+    for name, hint in _hints(type(options)).items():
+        value, path = getattr(options, name), f"{prefix}{name}"
+        if dataclasses.is_dataclass(value):
+            kinds = [choice.__name__ for choice in _choices(hint)]
+            if len(kinds) > 1:
+                rows.append((path, " | ".join(kinds), type(value).__name__, inspect.getdoc(type(value)) or ""))
+            rows += describe(value, f"{path}.")
+        else:
+            rows.append((path, _words(hint), "none" if value is None else str(value), reasons.get(name, "")))
+    return rows
+
+
+# ---------------------------------------------------------------- reading types
+
+
+def _hints(owner: type) -> dict[str, Any]:
+    return typing.get_type_hints(owner)
+
+
+def _choices(kind: Any) -> list[Any]:
+    if typing.get_origin(kind) in (typing.Union, types.UnionType):
+        return [choice for argument in typing.get_args(kind) for choice in _choices(argument)]
+    return [kind]
+
+
+def _known(owner: type, name: str, path: str) -> str:
+    names = list(_hints(owner))
+    if name not in names:
+        near = difflib.get_close_matches(name, names, n=1)
+        hint = f"; did you mean {near[0]}?" if near else f"; {owner.__name__} has {', '.join(names) or 'no fields'}"
+        raise RecipeError(f"{path}: no such field{hint}")
+    return name
+
+
+def _owner(hint: Any, node: Any) -> type | None:
+    """The dataclass that the JSON `node` will be read as."""
+    groups = [choice for choice in _choices(hint) if dataclasses.is_dataclass(choice)]
+    return _kind(groups, node["kind"], "kind") if groups else None
+
+
+def _kind(groups: list[type], name: str, where: str) -> type:
+    plain = {group.__name__.lower(): group for group in groups}
+    wanted = str(name).lower().replace("-", "").replace("_", "")
+    if wanted not in plain:
+        near = difflib.get_close_matches(wanted, plain, n=1)
+        hint = f"; did you mean {plain[near[0]].__name__}?" if near else ""
+        raise RecipeError(f"{where}: {name!r} is not one of {', '.join(g.__name__ for g in groups)}{hint}")
+    return plain[wanted]
+
+
+def _group(groups: list[type], value: Any, where: str) -> Any:
+    if not isinstance(value, dict):
+        raise RecipeError(f"{where}: expected a group of fields, not {value!r}")
+    values = dict(value)
+    owner = _kind(groups, values.pop("kind", groups[0].__name__), where or "kind")
+    for name in values:
+        _known(owner, name, f"{where}.{name}".lstrip("."))
+    hints = _hints(owner)
+    items = {name: from_dict(hints[name], item, f"{where}.{name}".lstrip(".")) for name, item in values.items()}
+    try:
+        return owner(**items)
+    except ValueError as error:
+        raise RecipeError(f"{where}: {error}") from error
+
+
+def _plain(kind: Any, value: Any) -> tuple[bool, Any]:
+    origin = typing.get_origin(kind)
+    if origin is typing.Literal:
+        return value in typing.get_args(kind), value
+    if origin is tuple:
+        parts = typing.get_args(kind)
+        if not isinstance(value, (list, tuple)) or (parts[-1] is not ... and len(value) != len(parts)):
+            return False, None
+        kinds = [parts[0]] * len(value) if parts[-1] is ... else parts
+        items = [_plain(part, item) for part, item in zip(kinds, value, strict=True)]
+        return all(found for found, _ in items), tuple(item for _, item in items)
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return True, float(value)
+    if kind is type(None):
+        return value is None, None
+    return type(value) is kind, value
+
+
+def _parsed(hint: Any, text: str) -> Any:
+    """The text of a command-line value as a JSON value; `from_dict` then judges its type."""
+    choices = _choices(hint)
+    if type(None) in choices and text.lower() == "none":
+        return None
+    if any(typing.get_origin(choice) is tuple for choice in choices):
+        return [_literal(part) for part in text.strip("()[] ").split(",") if part.strip()]
+    if bool in choices and text.lower() in ("true", "false", "yes", "no"):
+        return text.lower() in ("true", "yes")
+    if set(choices) - {type(None)} == {str}:
+        return text
+    return _literal(text)
+
+
+def _literal(text: str) -> Any:
+    try:
+        return ast.literal_eval(text.strip())
+    except (ValueError, SyntaxError):
+        return text
+
+
+def _words(kind: Any) -> str:
+    names = []
+    for choice in _choices(kind):
+        if typing.get_origin(choice) is typing.Literal:
+            names += [str(value) for value in typing.get_args(choice)]
+        elif typing.get_origin(choice) is tuple:
+            names.append(",".join("..." if part is ... else part.__name__ for part in typing.get_args(choice)))
+        else:
+            names.append("none" if choice is type(None) else choice.__name__)
+    return " | ".join(names)
+
+
+def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat = {}
+    for name, value in values.items():
+        flat.update(_flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value})
+    return flat
+
+
+def _reasons(owner: type) -> dict[str, str]:
+    """The string under each field, which Python itself throws away."""
+    body = ast.parse(inspect.getsource(owner)).body[0].body
+    reasons = {}
+    for line, after in zip(body, body[1:], strict=False):
+        if isinstance(line, ast.AnnAssign) and isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
+            reasons[line.target.id] = after.value.value
+    return reasons

@@ -1,0 +1,85 @@
+"""What is told about runs and embeddings, read from files and results alone."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich import box
+from rich.table import Table
+
+RECALLS = {f"recall@{k}": f"R@{k}" for k in (1, 2, 4, 8)}
+METRICS = {**RECALLS, "map@r": "MAP@R", "nmi": "NMI", "f1": "F1"}
+NORMS = {"norm_mean": "norm", "norm_variance": "variance"}
+SPREAD = 0.05
+"""Coefficient of variation under which norms count as equal: one deviation turns a tenth more or less (Eq. 6)."""
+
+
+def comparison(results: Mapping[str, Mapping[str, Any]]) -> Table:
+    """A table of runs side by side: test metrics in percent and the norms, from what each result.json holds."""
+    title = "test classes, never seen in training; metrics in %"
+    table = Table("run", *METRICS.values(), *NORMS.values(), title=title, box=box.SIMPLE, padding=(0, 1, 0, 0))
+    for column in table.columns[1:]:
+        column.justify, column.no_wrap = "right", True
+    for folder, result in results.items():
+        last = result["last"]
+        shown = [f"{100 * last[name]:.1f}" if name in last else "-" for name in METRICS]
+        table.add_row(Path(folder).name, *shown, *[f"{last[name]:.3g}" for name in NORMS])
+    return table
+
+
+def inspection(embeddings_file: Path, labels_file: Path) -> Iterator[Table | str]:
+    """Metrics, norms, errors by norm decile and a verdict on SEC for embeddings (N, D) and labels (N,) in files."""
+    import torch
+
+    from isosphere.metrics import clustering_metrics, retrieval_metrics
+    from isosphere.metrics.retrieval import first_is_right
+    from isosphere.sphere import norms
+
+    embeddings, labels = (torch.from_numpy(_array(path)) for path in (embeddings_file, labels_file))
+    found = retrieval_metrics(embeddings, labels) | clustering_metrics(embeddings, labels)
+    lengths = norms(embeddings)
+    mean, spread = float(lengths.mean()), float(lengths.std(correction=0) / lengths.mean())
+
+    size = f"{len(embeddings)} embeddings, {len(labels.unique())} classes"
+    table = Table(*METRICS.values(), title=f"{size}; metrics in %")
+    table.add_row(*[f"{100 * found[name]:.2f}" for name in METRICS])
+    yield table
+    if found["singletons"]:
+        yield f"{found['singletons']} queries have no other image of their class; they count as wrong"
+
+    quantiles = torch.linspace(0, 1, 11, dtype=lengths.dtype)
+    edges = torch.quantile(lengths[:: max(1, len(lengths) // 1_000_000)], quantiles)
+    table = Table("norm decile", "from", "to", "images", "R@1 errors, %", title="norms and errors")
+    wrong = ~first_is_right(embeddings, labels)
+    decile = torch.bucketize(lengths, edges[1:-1])
+    for number in range(10):
+        chosen = decile == number
+        rate = f"{100 * float(wrong[chosen].double().mean()):.1f}" if chosen.any() else "-"
+        low, high = edges[number], edges[number + 1]
+        table.add_row(str(number + 1), f"{low:.4g}", f"{high:.4g}", str(int(chosen.sum())), rate)
+    yield table
+    yield f"norms: mean {mean:.4g}, variance {(spread * mean) ** 2:.4g}, coefficient of variation {spread:.3f}"
+    yield verdict(mean, spread)
+
+
+def verdict(mean: float, spread: float) -> str:
+    """Whether SEC could matter for norms of this mean and coefficient of variation, in a sentence."""
+    if abs(mean - 1) < 1e-3 and spread < 1e-3:
+        return "all norms are 1: these embeddings are normalised already; give the raw ones to see what SEC could do"
+    if spread < SPREAD:
+        return "the norms are nearly equal, so direction updates are balanced already: SEC would change little"
+    ratio = ((1 + spread) / max(1 - spread, 1e-6)) ** 2
+    return (
+        f"the norms spread: under SGD, an embedding one deviation below the mean turns {ratio:.1f} times as far as one "
+        "above it for the same pairs (Eq. 6): SEC could matter"
+    )
+
+
+def _array(path: Path) -> np.ndarray:
+    if not path.is_file():
+        raise FileNotFoundError(f"no such file: {path}")
+    try:
+        return np.load(path, allow_pickle=False)
+    except ValueError as error:
+        raise ValueError(f"{path} is not a plain .npy array: {error}") from error

@@ -1,0 +1,49 @@
+"""The whole step as one CUDA graph: the host only copies a batch in and says go."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+Update = Callable[[Tensor, Tensor, Tensor], dict[str, Tensor]]
+
+
+class CapturedStep:
+    """Replays `update(images, labels, progress)`, captured once with fixed shapes; results live until the next call.
+
+    `modules` and `optimiser` are what the update changes: the steps that warm it up are undone in place.
+    """
+
+    def __init__(self, update: Update, modules: list[torch.nn.Module], optimiser: torch.optim.Optimizer):
+        self.update, self.modules, self.optimiser = update, modules, optimiser
+        self.graph: torch.cuda.CUDAGraph | None = None
+
+    def __call__(self, images: Tensor, labels: Tensor, progress: float) -> dict[str, Tensor]:
+        if self.graph is None:
+            self._capture(images, labels)
+        self.images.copy_(images, non_blocking=True)
+        self.labels.copy_(labels, non_blocking=True)
+        self.progress.fill_(progress)
+        self.graph.replay()
+        return self.found
+
+    def _capture(self, images: Tensor, labels: Tensor) -> None:
+        self.images, self.labels = images.cuda().clone(), labels.cuda().clone()
+        self.progress = torch.zeros((), device="cuda")
+        before = [{name: value.clone() for name, value in module.state_dict().items()} for module in self.modules]
+        moments = {p: {k: v.clone() for k, v in values.items()} for p, values in self.optimiser.state.items()}
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(3):
+                self.update(self.images, self.labels, self.progress)
+        torch.cuda.current_stream().wait_stream(side)
+        for module, values in zip(self.modules, before, strict=True):
+            module.load_state_dict(values)
+        for parameter, values in self.optimiser.state.items():
+            for name, value in values.items():
+                value.copy_(moments[parameter][name]) if parameter in moments else value.zero_()
+        self.optimiser.zero_grad(set_to_none=True)
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            self.found = self.update(self.images, self.labels, self.progress)

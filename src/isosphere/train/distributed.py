@@ -1,0 +1,132 @@
+"""N processes that give the loss and the gradients of one: a differentiable gather, synchronised batch norm, agreement.
+
+Every rank computes the whole loss on the gathered batch. Its backward pass keeps the rank's own slice, times the world
+size, so that DDP's mean over ranks is the gradient of the whole batch.
+"""
+
+import os
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.nn.functional import all_reduce
+
+
+def world() -> int:
+    """Number of processes; 1 without torch.distributed."""
+    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+
+
+def rank() -> int:
+    """Number of this process."""
+    return dist.get_rank() if world() > 1 else 0
+
+
+def pick_device(name: str) -> torch.device:
+    """The device of this process ("auto": a GPU if there is one), after joining the others that torchrun started."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name == "cuda" and not torch.cuda.is_available():
+        raise ValueError("no CUDA device here; use --device cpu")
+    if "WORLD_SIZE" in os.environ and not dist.is_initialized():
+        dist.init_process_group("nccl" if name == "cuda" else "gloo")
+    if name == "cuda":
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)))
+    return torch.device(name)
+
+
+class _Gather(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, local: Tensor) -> Tensor:
+        parts = [torch.empty_like(local) for _ in range(world())]
+        dist.all_gather(parts, local.contiguous())
+        ctx.rows = len(local)
+        return torch.cat(parts)
+
+    @staticmethod
+    def backward(ctx, gradient: Tensor) -> Tensor:
+        begin = rank() * ctx.rows
+        return gradient[begin : begin + ctx.rows] * world()
+
+
+def gather(embeddings: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """The embeddings and labels of all ranks, (n, D), (n,) -> (n * world, D), (n * world,), in the order of ranks.
+
+    Differentiable and exact under DDP: `loss = criterion(*gather(f, y))` on every rank gives, after DDP's averaging,
+    the gradients of one process on the whole batch. Every rank must bring the same number of rows, and must compute
+    the same loss of all of them. With one process it returns its arguments.
+    """
+    if world() == 1:
+        return embeddings, labels
+    parts = [torch.empty_like(labels) for _ in range(world())]
+    dist.all_gather(parts, labels.contiguous())
+    return _Gather.apply(embeddings), torch.cat(parts)
+
+
+class SyncedBatchNorm(nn.Module):
+    """Batch norm over the batch of all ranks, on CPU too, where nn.SyncBatchNorm refuses; same state_dict keys."""
+
+    def __init__(self, plain: nn.modules.batchnorm._BatchNorm):
+        super().__init__()
+        self.eps, self.momentum = plain.eps, plain.momentum
+        self.weight, self.bias = plain.weight, plain.bias
+        for name in ("running_mean", "running_var", "num_batches_tracked"):
+            self.register_buffer(name, getattr(plain, name))
+
+    def forward(self, values: Tensor) -> Tensor:
+        shape = (1, -1) + (1,) * (values.ndim - 2)
+        if not self.training:
+            mean, variance = self.running_mean, self.running_var
+        else:
+            others = [d for d in range(values.ndim) if d != 1]
+            count = values.numel() // values.shape[1] * world()
+            mean = all_reduce(values.sum(others)) / count
+            variance = all_reduce((values - mean.view(shape)).square().sum(others)) / count
+            with torch.no_grad():
+                self.num_batches_tracked += 1
+                self.running_mean.lerp_(mean, self.momentum)
+                self.running_var.lerp_(variance * count / (count - 1), self.momentum)
+        scale = self.weight * torch.rsqrt(variance + self.eps)
+        return values * scale.view(shape) + (self.bias - mean * scale).view(shape)
+
+
+def synchronise_batch_norm(module: nn.Module) -> nn.Module:
+    """Replace every batch norm that trains by one whose statistics are those of the whole batch."""
+    if world() == 1:
+        return module
+    if any(parameter.is_cuda for parameter in module.parameters()):
+        return nn.SyncBatchNorm.convert_sync_batchnorm(module)
+    for name, child in module.named_children():
+        if isinstance(child, nn.modules.batchnorm._BatchNorm) and child.track_running_stats:
+            setattr(module, name, SyncedBatchNorm(child))
+        else:
+            synchronise_batch_norm(child)
+    return module
+
+
+def average_gradients(parameters: list[nn.Parameter]) -> None:
+    """Keep replicated class weights equal to the last bit: every rank has the whole gradient, up to rounding."""
+    for parameter in parameters if world() > 1 else []:
+        if parameter.grad is not None:
+            dist.all_reduce(parameter.grad)
+            parameter.grad /= world()
+
+
+def gather_rows(rows: Tensor, total: int) -> Tensor:
+    """Join the ranks' shards of a table, rank r holding rows r, r + world, ..., into (total, ...) on every rank."""
+    if world() == 1:
+        return rows
+    most = -(-total // world())
+    padded = torch.cat([rows, rows.new_zeros(most - len(rows), *rows.shape[1:])])
+    parts = [torch.empty_like(padded) for _ in range(world())]
+    dist.all_gather(parts, padded)
+    return torch.stack(parts, dim=1).flatten(0, 1)[:total]
+
+
+def agreed(flag: bool, device: torch.device) -> bool:
+    """Whether any rank raised the flag: all ranks get the same answer, so that none is left waiting."""
+    if world() == 1:
+        return flag
+    raised = torch.tensor(float(flag), device=device)
+    dist.all_reduce(raised, dist.ReduceOp.MAX)
+    return bool(raised)

@@ -1,0 +1,159 @@
+"""The run folder: recipe.json, run.json, metrics.jsonl and result.json, and what the screen shows meanwhile."""
+
+import json
+import platform
+import subprocess
+import sys
+import time
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from isosphere.recipes import options, schema
+
+
+class Journal:
+    """Writes a run's folder and shows its progress; a rank other than the first does neither."""
+
+    def __init__(self, folder: Path, recipe: schema.Recipe, device: torch.device, resumed_at: int | None, active: bool):
+        self.folder, self.recipe, self.active = folder, recipe, active
+        self.console = Console(stderr=True, quiet=not active)
+        self.events: Any = None
+        self.started = time.monotonic()
+        self.progress = Progress(
+            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+            TimeRemainingColumn(), TextColumn("{task.fields[note]}"), console=self.console, disable=not active,
+        )  # fmt: skip
+        self.bar = self.progress.add_task(folder.name, total=recipe.loop.steps, completed=resumed_at or 0, note="")
+        if not active:
+            return
+        folder.mkdir(parents=True, exist_ok=True)
+        self.environment = environment(device)
+        write_json(folder / "recipe.json", options.to_dict(recipe))
+        if resumed_at is None:
+            write_json(folder / "run.json", self.environment)
+        else:
+            _forget_after(folder / "metrics.jsonl", resumed_at)
+        self.lines = open(folder / "metrics.jsonl", "a", encoding="utf-8")
+        if recipe.loop.tensorboard:
+            from torch.utils.tensorboard import SummaryWriter
+
+            self.events = SummaryWriter(folder / "tensorboard", purge_step=resumed_at)
+
+    def __enter__(self) -> "Journal":
+        self.progress.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.progress.stop()
+        if self.active:
+            self.lines.close()
+        if self.events is not None:
+            self.events.close()
+
+    def write(self, step: int, kind: str, values: dict[str, float]) -> None:
+        """Append one line; `kind` is "train" or "test"."""
+        if not self.active:
+            return
+        self.lines.write(json.dumps({"step": step, "kind": kind, **values}) + "\n")
+        self.lines.flush()
+        for name, value in values.items() if self.events is not None else ():
+            self.events.add_scalar(f"{kind}/{name}", value, step)
+
+    def advance(self, step: int, note: str = "") -> None:
+        """Move the bar; a note replaces the one beside it."""
+        self.progress.update(self.bar, completed=step, **({"note": note} if note else {}))
+
+    def say(self, text: str) -> None:
+        """A line above the bar, which also a log file gets."""
+        self.console.print(text, highlight=False)
+
+    def snapshot(self, step: int, indices: torch.Tensor, norms: torch.Tensor, directions: torch.Tensor) -> None:
+        """Norms and directions of a fixed subset of the training images, from which figures are drawn later."""
+        if not self.active:
+            return
+        (self.folder / "snapshots").mkdir(exist_ok=True)
+        path = self.folder / "snapshots" / f"step-{step:07d}.npz"
+        arrays = {"norms": norms.cpu().numpy(), "directions": directions.half().cpu().numpy()}
+        np.savez_compressed(path, indices=indices.numpy(), **arrays)
+
+    def tests(self) -> list[dict[str, Any]]:
+        """All evaluations so far, also those before a resume."""
+        lines = (self.folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+        return [entry for entry in map(json.loads, lines) if entry["kind"] == "test"]
+
+    def result(self, last: dict[str, float]) -> dict[str, Any]:
+        """Write and return result.json: the last evaluation, the best one (picked on test: an oracle), all about the run."""
+        tests = self.tests()
+        best = max(tests, key=lambda entry: entry["recall@1"])
+        result = {
+            "recipe": options.to_dict(self.recipe),
+            "last": last,
+            "oracle": best,
+            "seconds": round(time.monotonic() - self.started, 2),
+            **self.environment,
+        }
+        write_json(self.folder / "result.json", result)
+        return result
+
+
+def environment(device: torch.device) -> dict[str, Any]:
+    """Versions, hardware, git revision and command of this process."""
+    names = ("isosphere", "torch", "torchvision", "timm", "numpy")
+    hardware = {"machine": platform.machine(), "threads": torch.get_num_threads()}
+    if device.type == "cuda":
+        hardware["gpu"] = torch.cuda.get_device_name(device)
+    return {
+        "versions": {"python": platform.python_version()} | {name: _version(name) for name in names},
+        "hardware": hardware,
+        "git": git_revision(),
+        "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:  # run from the source tree, or not there
+        return None
+
+
+def git_revision() -> str | None:
+    """The commit this package runs from, with "+" if files were changed since; None outside a checkout."""
+
+    def ask(*words: str) -> str:
+        here = Path(__file__).parent
+        return subprocess.run(["git", *words], cwd=here, capture_output=True, text=True, check=True).stdout.strip()
+
+    try:
+        return ask("rev-parse", "HEAD") + ("+" if ask("status", "--porcelain", "--", ".") else "")
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def write_json(path: Path, values: Any) -> None:
+    """Write a JSON file that is never half there."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    temporary.write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
+    temporary.replace(path)
+
+
+def _forget_after(path: Path, step: int) -> None:
+    """Drop the lines of steps that will be trained again, and a last line that a crash cut short."""
+    kept = []
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+        try:
+            entry = json.loads(line)
+        except json.JSONDecodeError:
+            continue
+        if entry["step"] <= step:
+            kept.append(line + "\n")
+    temporary = path.with_name(f".{path.name}.tmp")
+    temporary.write_text("".join(kept), encoding="utf-8")
+    temporary.replace(path)

@@ -1,0 +1,27 @@
+"""Many runs in one process: data and compilation are paid once, finished runs are skipped, broken ones resumed."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from isosphere.recipes import schema
+from isosphere.train import distributed, state
+from isosphere.train.loop import Run, prepare, restore, train
+
+
+def run_many(recipes: dict[str, schema.Recipe], out: Path, device: str = "auto") -> dict[str, dict[str, Any]]:
+    """Train each recipe into out/name; returns what each result.json holds."""
+    chosen = distributed.pick_device(device)
+    results, before = {}, None
+    for name, recipe in recipes.items():
+        folder = out / name
+        if (folder / "result.json").is_file():
+            results[name] = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+            continue
+        resume = (folder / state.CHECKPOINT).is_file()
+        run: Run = prepare(recipe, chosen, before)
+        if resume:
+            restore(run, state.load(folder / state.CHECKPOINT, recipe))
+        results[name] = train(run, folder, resume)
+        before = run
+    return results

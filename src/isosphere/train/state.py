@@ -1,0 +1,54 @@
+"""Checkpoints: all that a run needs to go on, written so that a crash at any moment leaves a whole one."""
+
+import os
+import pickle
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from isosphere.recipes import options, schema
+
+CHECKPOINT = "checkpoint.pt"
+FREE_FIELDS = ("claim", "loop.eval_every", "loop.save_every", "loop.log_every", "loop.workers", "loop.tensorboard")
+"""Fields that may differ on resuming: they do not change what is learned."""
+
+
+def save(path: Path, state: dict[str, Any]) -> None:
+    """Write atomically (temporary file, fsync, rename): whatever happens, `path` is the old checkpoint or the new one."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        with open(temporary, "wb") as file:
+            torch.save(state, file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except (OSError, RuntimeError) as error:  # torch reports a full disk as a RuntimeError
+        temporary.unlink(missing_ok=True)
+        kept = f"the checkpoint before it is whole ({path})" if path.exists() else "there was none before it"
+        raise OSError(f"could not save a checkpoint: {error}; {kept}") from error
+
+
+def load(path: Path, recipe: schema.Recipe | None = None) -> dict[str, Any]:
+    """Read a checkpoint without running code from it and, if a recipe is given, refuse one of another recipe."""
+    if not path.is_file():
+        raise FileNotFoundError(f"no checkpoint {path}")
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
+        reason = str(error).split("\n")[0]
+        raise ValueError(f"{path} is not a checkpoint that can be read safely: {reason}") from error
+    if not isinstance(state, dict) or "recipe" not in state:
+        raise ValueError(f"{path} is not a checkpoint of isosphere")
+    if recipe is not None:
+        saved = options.from_dict(schema.Recipe, state["recipe"])
+        changed = {k: v for k, v in options.differences(saved, recipe).items() if k not in FREE_FIELDS}
+        if changed:
+            told = ", ".join(f"{key} {before!r} -> {after!r}" for key, (before, after) in changed.items())
+            raise ValueError(f"{path} belongs to another recipe: {told}")
+    return state

@@ -1,0 +1,73 @@
+"""NT-Xent: its formula, PML, its two rows a label. SupCon's tests are with the pair losses."""
+
+import pytest
+import torch
+from pytorch_metric_learning import losses as pml
+
+import references
+from isosphere.losses import contrastive
+
+
+def views(n: int = 12, dim: int = 5) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.arange(n // 2).repeat(2)[torch.randperm(n, generator=generator)] * 7 - 3
+    return torch.randn(n, dim, generator=generator, dtype=torch.float64).requires_grad_(), labels
+
+
+@pytest.mark.parametrize("temperature", [0.07, 0.5])
+def test_equals_the_loops_and_pml(temperature: float) -> None:
+    f, y = views()
+    ours, loops, oracle = (
+        function(f, y)
+        for function in (
+            contrastive.NTXentLoss(temperature),
+            lambda f, y: references.nt_xent(f, y, temperature),
+            pml.NTXentLoss(temperature),
+        )
+    )
+    gradients = [torch.autograd.grad(loss, f)[0] for loss in (ours, loops, oracle)]
+    for other, gradient in ((loops, gradients[1]), (oracle, gradients[2])):
+        torch.testing.assert_close(ours, other, rtol=1e-9, atol=1e-12)
+        torch.testing.assert_close(gradients[0], gradient, rtol=1e-9, atol=1e-12)
+
+
+def test_at_readable_angles() -> None:
+    f = references.circle([0, 90, 180, 270])  # each has its positive at 90 degrees, another at 90, one at 180
+    expected = torch.log(2 + torch.exp(torch.tensor(-1 / 0.5)))
+    assert contrastive.nt_xent(f, torch.tensor([0, 0, 1, 1]), 0.5).item() == pytest.approx(expected.item())
+
+
+def test_gradcheck_and_proposition_1() -> None:
+    f, y = views()
+    assert torch.autograd.gradcheck(lambda f: contrastive.nt_xent(f, y), f)
+    (gradient,) = torch.autograd.grad(contrastive.nt_xent(f, y), f)
+    assert gradient.norm() > 1e-3 and (gradient * f).sum(1).abs().max() < 1e-12
+
+
+def test_equals_supcon_with_two_rows_a_label() -> None:
+    f, y = views()
+    torch.testing.assert_close(contrastive.nt_xent(f, y, 0.2), contrastive.supcon(f, y, 0.2))
+
+
+def test_a_single_image_has_no_loss() -> None:
+    f = views(2)[0]
+    loss = contrastive.nt_xent(f, torch.tensor([4, 4]))
+    assert loss == 0 and not torch.autograd.grad(loss, f)[0].any()
+
+
+@pytest.mark.parametrize("labels", [[0, 0, 0, 0], [0, 0, 1, 2], [0, 1, 2, 3], [0, 0, 0, 1, 1, 1], [0, 0, 1]])
+def test_other_numbers_of_rows_are_refused(labels: list[int]) -> None:
+    with pytest.raises(ValueError, match="exactly two rows a label.*SupCon"):
+        contrastive.nt_xent(views(2 * len(labels))[0][: len(labels)], torch.tensor(labels))
+
+
+def test_where_values_are_not_read_other_labels_poison_loss_and_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contrastive, "reads_values", lambda values: False)
+    f, y = views()
+    assert contrastive.nt_xent(f, y).isfinite()
+    loss = contrastive.nt_xent(f, torch.arange(12) // 4)
+    assert loss.isnan() and torch.autograd.grad(loss, f)[0].isnan().all()
+
+
+def test_readable() -> None:
+    assert repr(contrastive.NTXentLoss(0.5)) == "NTXentLoss(temperature=0.5)"

@@ -1,0 +1,149 @@
+"""Retrieval metrics against loops over sorted lists, and against pytorch-metric-learning where definitions agree."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pytorch_metric_learning.distances import CosineSimilarity
+from pytorch_metric_learning.utils.accuracy_calculator import AccuracyCalculator
+from pytorch_metric_learning.utils.inference import CustomKNN
+
+from isosphere.metrics import map_at_r, neighbours, r_precision, recall_at_k, retrieval_metrics, singletons
+
+KS = (1, 2, 3, 5, 1000)
+
+
+def by_loops(embeddings, labels, ref_embeddings=None, ref_labels=None, ks=KS):
+    """Sorts each query's gallery in float64, the negative first among equals, and reads the metrics off the list."""
+    alone = ref_embeddings is None
+    refs, ref_labels = (embeddings, labels) if alone else (ref_embeddings, ref_labels)
+    recalls, average, precision, lonely = dict.fromkeys(ks, 0), 0.0, 0.0, 0
+    for i, query in enumerate(embeddings.double()):
+        ranked = []
+        for j, reference in enumerate(refs.double()):
+            if alone and i == j:
+                continue
+            lengths = float(query.norm() * reference.norm())
+            cosine = float(query @ reference) / lengths if lengths > 0 else 0.0
+            ranked.append((-round(cosine, 6), bool(labels[i] == ref_labels[j])))
+        relevant = [positive for _, positive in sorted(ranked)]  # False sorts before True
+        r = sum(relevant)
+        lonely += r == 0
+        for k in ks:
+            recalls[k] += any(relevant[:k])
+        if r:
+            precision += sum(relevant[:r]) / r
+            average += sum(sum(relevant[: p + 1]) / (p + 1) for p in range(r) if relevant[p]) / r
+    n = len(embeddings)
+    metrics = {f"recall@{k}": value / n for k, value in recalls.items()}
+    return metrics | {"map@r": average / n, "r_precision": precision / n, "singletons": lonely}
+
+
+def lattice(seed, n):
+    """Zero, axes and half diagonals of 4-space, at several lengths: exact cosines in float32, so every tie is a tie."""
+    g = torch.Generator().manual_seed(seed)
+    axes = torch.cat([torch.zeros(1, 4), torch.eye(4), -torch.eye(4)])
+    shapes = torch.cat([axes, torch.tensor([[1, 1, 1, 1], [1, -1, 1, -1], [1, 1, -1, -1], [-1, -1, -1, -1]]) / 2])
+    lengths = 2.0 ** torch.randint(-3, 4, (n, 1), generator=g)
+    return shapes[torch.randint(0, len(shapes), (n,), generator=g)] * lengths, torch.randint(0, 6, (n,), generator=g)
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 10_000), n=st.integers(1, 30), m=st.integers(0, 20), rows=st.integers(1, 9))
+def test_ties_singletons_references_and_blocks_match_loops(seed, n, m, rows):
+    queries, refs = lattice(seed, n), lattice(seed + 1, m) if m else (None, None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(neighbours, "block_rows", lambda *_: rows)
+        measured = retrieval_metrics(*queries, KS, *refs)
+    assert measured == pytest.approx(by_loops(*queries, *refs), abs=1e-9)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_single_functions_agree_with_loops_in_every_precision(dtype):
+    g = torch.Generator().manual_seed(0)
+    labels = torch.arange(60) % 7
+    embeddings = (torch.randn(60, 16, generator=g) + torch.randn(7, 16, generator=g)[labels]).to(dtype)
+    expected = by_loops(embeddings, labels)
+    assert 0.05 < expected["map@r"] < expected["recall@1"] < 0.95
+    assert recall_at_k(embeddings, labels, KS) == pytest.approx({k: expected[f"recall@{k}"] for k in KS})
+    assert map_at_r(embeddings, labels) == pytest.approx(expected["map@r"])
+    assert r_precision(embeddings, labels) == pytest.approx(expected["r_precision"])
+
+
+@pytest.mark.parametrize("with_references", [False, True])
+def test_pytorch_metric_learning_agrees(with_references):
+    g = torch.Generator().manual_seed(1)
+    labels = torch.arange(200) % 23
+    embeddings = torch.randn(200, 24, generator=g) + 0.8 * torch.randn(23, 24, generator=g)[labels]
+    names = ("precision_at_1", "mean_average_precision_at_r", "r_precision")
+    peer = AccuracyCalculator(include=names, k="max_bin_count", knn_func=CustomKNN(CosineSimilarity()))
+    refs = (embeddings[120:], labels[120:]) if with_references else (None, None)
+    queries = (embeddings[:120], labels[:120]) if with_references else (embeddings, labels)
+    theirs = peer.get_accuracy(*queries, *refs)
+    ours = retrieval_metrics(*queries, (1,), *refs)
+    assert 0.1 < theirs["mean_average_precision_at_r"] < 0.9
+    for key, name in zip(("recall@1", "map@r", "r_precision"), names, strict=True):
+        assert ours[key] == pytest.approx(theirs[name], abs=1e-5)
+
+
+@pytest.mark.parametrize(("n", "d"), [(97, 5), (1000, 128), (1537, 512)])
+def test_a_collapsed_model_scores_nothing(n, d):
+    embeddings = torch.randn(d, generator=torch.Generator().manual_seed(n)).expand(n, d)
+    metrics = retrieval_metrics(embeddings, torch.arange(n) % 10, (1, 2, 8))
+    assert metrics == {"recall@1": 0, "recall@2": 0, "recall@8": 0, "map@r": 0, "r_precision": 0, "singletons": 0}
+    assert recall_at_k(torch.zeros(n, d), torch.arange(n) % 10)[1] == 0
+
+
+def test_scale_of_each_embedding_does_not_matter_and_self_is_excluded_by_index():
+    g = torch.Generator().manual_seed(2)
+    embeddings, labels = torch.randn(50, 8, generator=g), torch.arange(50) % 5
+    scales = torch.rand(50, 1, generator=g) * 100 + 0.1
+    assert retrieval_metrics(embeddings * scales, labels) == retrieval_metrics(embeddings, labels)
+    # An exact copy of a query is a neighbour like any other: here the only, and perfect, positive.
+    twins, twin_labels = torch.cat([embeddings, embeddings]), torch.arange(50).repeat(2)
+    assert retrieval_metrics(twins, twin_labels, (1,))["map@r"] == 1
+    # All positives at a negative cosine: nothing of the diagonal may help.
+    opposite = torch.tensor([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
+    assert recall_at_k(opposite, torch.tensor([0, 0, 1, 1]), (1, 2, 3)) == {1: 0.0, 2: 0.0, 3: 1.0}
+
+
+def test_singletons_are_counted_and_wrong_at_any_k():
+    labels = torch.tensor([0, 0, 1, 2, 2, 3])
+    assert singletons(labels) == 2
+    assert singletons(labels, torch.tensor([0, 2, 9])) == 2
+    embeddings = torch.randn(6, 4, generator=torch.Generator().manual_seed(3))
+    assert recall_at_k(embeddings, labels, (10**6,)) == {10**6: 4 / 6}
+    assert recall_at_k(embeddings, torch.arange(6), (1, 100)) == {1: 0.0, 100: 0.0}
+
+
+def test_numpy_and_gradient_inputs_are_taken_as_they_are():
+    embeddings = torch.randn(20, 4, generator=torch.Generator().manual_seed(4), requires_grad=True)
+    labels = torch.arange(20) % 4
+    expected = retrieval_metrics(embeddings, labels)
+    assert retrieval_metrics(embeddings.detach().numpy(), labels.numpy().astype(np.int32)) == expected
+    with torch.autocast("cpu", torch.bfloat16):
+        assert retrieval_metrics(embeddings, labels) == expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((torch.zeros(4, 2, 2), torch.zeros(4).long()), r"shape \(N, D\)"),
+        ((torch.zeros(0, 2), torch.zeros(0).long()), r"shape \(N, D\)"),
+        ((torch.zeros(4, 2).long(), torch.zeros(4).long()), "embeddings must be floating point"),
+        ((torch.zeros(4, 2), torch.zeros(3).long()), r"labels must have shape \(4,\)"),
+        ((torch.zeros(4, 2), torch.zeros(4)), "labels must be integers, not torch.float32"),
+        ((torch.tensor([[0.0], [1.0], [float("nan")]]), torch.arange(3)), "embeddings row 2 holds NaN"),
+        ((torch.tensor([[0.0], [-float("inf")], [float("nan")]]), torch.arange(3)), r"row 1 .*\(2 such rows\)"),
+        ((torch.zeros(4, 2), torch.arange(4), (1, 0)), "ks must be positive integers, not 0"),
+        ((torch.zeros(4, 2), torch.arange(4), (1.5,)), "ks must be positive integers, not 1.5"),
+        ((torch.zeros(4, 2), torch.arange(4), (1,), torch.zeros(3, 2)), "give both or neither"),
+        ((torch.zeros(4, 2), torch.arange(4), (1,), torch.zeros(3, 5), torch.arange(3)), "not 2 and 5"),
+        ((torch.zeros(4, 2), torch.arange(4), (1,), torch.full((3, 2), torch.nan), torch.arange(3)), "ref_embeddings"),
+        ((torch.zeros(4, 2), torch.arange(4), (1,), torch.zeros(3, 2), torch.arange(2)), "ref_labels must have shape"),
+    ],
+)
+def test_bad_input_is_named(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        recall_at_k(*arguments)

@@ -1,0 +1,102 @@
+"""What the distributed tests run in every process: importable, so that spawned processes find it."""
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+import isosphere
+from isosphere.recipes import schema
+from isosphere.train.loop import prepare, train_step, training_feed
+
+
+def on_ranks(world: int, function: Any, *arguments: Any) -> list[Any]:
+    """function(*arguments) in `world` gloo processes; its results in the order of ranks."""
+    with tempfile.TemporaryDirectory() as folder:
+        mp.spawn(_enter, (world, folder, function, arguments), nprocs=world)
+        return [torch.load(Path(folder, f"{rank}.pt"), weights_only=False) for rank in range(world)]
+
+
+def _enter(rank: int, world: int, folder: str, function: Any, arguments: tuple) -> None:
+    os.environ["OMP_NUM_THREADS"] = "1"
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=world)
+    torch.save(function(*arguments), Path(folder, f"{rank}.pt"))
+    dist.destroy_process_group()
+
+
+def our_loop(recipes: list[schema.Recipe]) -> list[dict[str, Any]]:
+    """For each recipe: losses of all steps, gradients of the first, weights and radius after the last."""
+    traces = []
+    for recipe in recipes:
+        run = prepare(recipe, torch.device("cpu"))
+        losses, first = [], {}
+        run.network.train()
+        for batch in training_feed(run):
+            losses.append(float(train_step(run, batch.images, batch.labels)["loss"]))
+            run.step += 1
+            if not first:
+                first = {name: value.grad.clone() for name, value in _parameters(run.model, run.criterion)}
+        traces.append(
+            {
+                "losses": losses,
+                "gradients": first,
+                "weights": {name: value.detach() for name, value in _parameters(run.model, run.criterion)},
+                "statistics": dict(run.model.named_buffers()),
+                "constraint": {} if run.constraint is None else run.constraint.state_dict(),
+            }
+        )
+    return traces
+
+
+def plain_ddp_loop(embeddings: torch.Tensor, labels: torch.Tensor, steps: int) -> dict[str, Any]:
+    """Somebody else's loop: DDP, a cosine head on local samples, a pair loss through `gather`, SEC with its sync."""
+    rank, world = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
+    torch.manual_seed(0)
+    head = isosphere.CosineClassifier(6, 5, isosphere.ArcFace(0.3), scale=8).double()
+    parts = nn.ModuleDict({"model": nn.Linear(embeddings.shape[1], 6).double(), "head": head})
+    network, head = parts["model"], parts["head"]
+    if world > 1:
+        network, head = DistributedDataParallel(network), DistributedDataParallel(head)
+    pairs, sec = isosphere.MultiSimilarityLoss(), isosphere.SEC(0.5, radius="ema", rho=0.2).double()
+    optimiser = torch.optim.SGD(parts.parameters(), lr=0.1, momentum=0.9)
+    rows = len(labels) // world
+    mine = slice(rank * rows, (rank + 1) * rows)
+    first: dict[str, torch.Tensor] = {}
+    for _ in range(steps):
+        optimiser.zero_grad()
+        raw = network(embeddings[mine])
+        loss = head(raw, labels[mine]) + pairs(*isosphere.gather(raw, labels[mine])) + sec(raw)
+        loss.backward()
+        first = first or {name: value.grad.clone() for name, value in parts.named_parameters()}
+        optimiser.step()
+    weights = {name: value.detach() for name, value in parts.named_parameters()}
+    return {"gradients": first, "weights": weights, "constraint": sec.state_dict()}
+
+
+def _parameters(*modules: nn.Module) -> list[tuple[str, nn.Parameter]]:
+    return [(f"{n}.{name}", p) for n, module in enumerate(modules) for name, p in module.named_parameters()]
+
+
+def _spread_embeddings() -> torch.Tensor:
+    return torch.arange(1.0, 9.0, dtype=torch.float64).view(8, 1) * torch.tensor([[0.6, 0.8]], dtype=torch.float64)
+
+
+def sec_gradient(sync: bool) -> torch.Tensor:
+    """The gradient of SEC on this rank's half of eight embeddings, without DDP's averaging."""
+    mine = _spread_embeddings().chunk(dist.get_world_size())[dist.get_rank()].requires_grad_()
+    isosphere.SEC(sync=sync)(mine).backward()
+    return mine.grad
+
+
+def whole_sec_gradient() -> torch.Tensor:
+    """The same on all eight in one process."""
+    embeddings = _spread_embeddings().requires_grad_()
+    isosphere.SEC()(embeddings).backward()
+    return embeddings.grad

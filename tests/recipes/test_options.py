@@ -1,0 +1,69 @@
+"""Recipes from JSON and the command line: exact round trips, and one clear line for every mistake."""
+
+import json
+
+import pytest
+
+from isosphere.recipes import RECIPES, RecipeError, find, options, override, schema
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_recipe_survives_json(name):
+    text = json.dumps(options.to_dict(RECIPES[name]))
+    assert options.from_dict(schema.Recipe, json.loads(text)) == RECIPES[name]
+
+
+def test_any_field_can_be_changed():
+    changes = {
+        "loss": "semi-hard",
+        "loss.margin": "0.5",
+        "constraint.radius": "8.7",
+        "constraint.ramp": "0,1",
+        "loop.clip": "1",
+        "model.weights": "1234",
+        "loop.compile": "yes",
+        "seed": "3",
+    }
+    recipe = find("rendered", changes)
+    assert recipe.loss == schema.SemiHard(margin=0.5)
+    assert recipe.constraint.radius == 8.7 and recipe.constraint.ramp == (0.0, 1.0)
+    assert recipe.loop.clip == 1.0 and isinstance(recipe.loop.clip, float)
+    assert recipe.model.weights == "1234" and recipe.loop.compile is True and recipe.seed == 3
+    assert override(recipe, {"loop.clip": "none"}).loop.clip is None
+    assert options.differences(recipe, override(recipe, {"seed": "4"})) == {"seed": (3, 4)}
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"loss.alpa": "1"}, "loss.alpa: no such field; did you mean alpha?"),
+        ({"los.alpha": "1"}, "los.alpha: no such field; did you mean loss?"),
+        ({"loss.alpha": "high"}, "loss.alpha: 'high' is not float"),
+        ({"loop.steps": "1.5"}, "loop.steps: 1.5 is not int"),
+        ({"loop.steps": "true"}, "loop.steps: 'true' is not int"),
+        ({"constraint.radius": "mean"}, "constraint.radius: 'mean' is not batch | ema | initial | float"),
+        ({"constraint.ramp": "0.5"}, "constraint.ramp: [0.5] is not float,float"),
+        ({"loss": "Tripplet"}, "loss: 'Tripplet' is not one of"),
+        ({"seed.x": "1"}, "seed.x: seed has no fields"),
+        ({"batches.per_class": "7"}, "batches: 120 images are no multiple of 7 per class"),
+        ({"loop.steps": "0"}, "loop: steps must be at least 1"),
+        ({"constraint.eta": "-1"}, "constraint: eta must be at least 0"),
+    ],
+)
+def test_mistakes_are_named_in_one_line(changes, message):
+    with pytest.raises(RecipeError) as caught:
+        find("rendered", changes)
+    assert message in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_unknown_keys_and_kinds_in_json_are_refused():
+    values = options.to_dict(RECIPES["rendered"])
+    with pytest.raises(RecipeError, match="loss.gamma: no such field"):
+        options.from_dict(schema.Recipe, values | {"loss": {"kind": "Triplet", "gamma": 1}})
+    with pytest.raises(RecipeError, match="data: expected a group of fields, not 3"):
+        options.from_dict(schema.Recipe, values | {"data": 3})
+
+
+def test_every_field_has_a_reason():
+    for field, kind, _, reason in options.describe(RECIPES["rendered"]):
+        assert reason.endswith("."), f"{field} ({kind}) has no reason under it"

@@ -1,0 +1,171 @@
+"""Loop transcriptions of the losses' formulas, one term at a time, differentiated by autograd: slow and plain."""
+
+import math
+
+import torch
+from torch import Tensor
+
+
+def circle(degrees: list[float]) -> Tensor:
+    """Unit vectors at these angles, (N,) -> (N, 2), float64."""
+    return torch.tensor([[math.cos(math.radians(a)), math.sin(math.radians(a))] for a in degrees], dtype=torch.float64)
+
+
+def cosine(left: Tensor, right: Tensor) -> Tensor:
+    return (left @ right) / (left @ left).sqrt() / (right @ right).sqrt()
+
+
+def chord(left: Tensor, right: Tensor) -> Tensor:
+    """The squared chord of two directions."""
+    difference = left / (left @ left).sqrt() - right / (right @ right).sqrt()
+    return difference @ difference
+
+
+def positives(labels: Tensor, i: int) -> list[int]:
+    return [j for j in range(len(labels)) if j != i and labels[j] == labels[i]]
+
+
+def negatives(labels: Tensor, i: int) -> list[int]:
+    return [j for j in range(len(labels)) if labels[j] != labels[i]]
+
+
+def mean(terms: list[Tensor], f: Tensor) -> Tensor:
+    return sum(terms) / len(terms) if terms else 0 * f.sum()
+
+
+def triplet(f: Tensor, y: Tensor, margin: float = 1.0) -> Tensor:
+    terms = []
+    for a in range(len(f)):
+        for p in positives(y, a):
+            for n in negatives(y, a):
+                terms.append((chord(f[a], f[p]) - chord(f[a], f[n]) + margin).relu())
+    return mean(terms, f)
+
+
+def semihard_triplet(f: Tensor, y: Tensor, margin: float = 0.2) -> Tensor:
+    terms = []
+    for a in range(len(f)):
+        for p in positives(y, a):
+            away = [chord(f[a], f[n]) for n in negatives(y, a)]
+            if not away:
+                continue
+            near = chord(f[a], f[p])
+            outside = [d for d in away if d > near]
+            terms.append((near - (min(outside) if outside else max(away)) + margin).relu())
+    return mean(terms, f)
+
+
+def npair(f: Tensor, y: Tensor, scale: float = 25.0, negatives: str = "positives") -> Tensor:
+    if negatives == "all":
+        return npair_all(f, y, scale)
+    pairs = []
+    for label in y.unique():
+        members = [i for i in range(len(y)) if y[i] == label]
+        if len(members) > 1:
+            pairs.append((members[0], members[1]))
+    terms = []
+    for anchor, positive in pairs:
+        logits = [scale * cosine(f[anchor], f[other]) for _, other in pairs]
+        terms.append(torch.stack(logits).exp().sum().log() - scale * cosine(f[anchor], f[positive]))
+    return mean(terms, f)
+
+
+def npair_all(f: Tensor, y: Tensor, scale: float) -> Tensor:
+    terms = []
+    for a in range(len(f)):
+        for p in positives(y, a):
+            gaps = [torch.exp(scale * (cosine(f[a], f[n]) - cosine(f[a], f[p]))) for n in negatives(y, a)]
+            terms.append(torch.log(1 + sum(gaps)) if gaps else 0 * f.sum())
+    return mean(terms, f)
+
+
+def multi_similarity(
+    f: Tensor, y: Tensor, alpha: float = 2.0, beta: float = 40.0, base: float = 0.5, epsilon: float = 0.1
+) -> Tensor:
+    total = 0 * f.sum()
+    for a in range(len(f)):
+        near = [cosine(f[a], f[p]) for p in positives(y, a)]
+        far = [cosine(f[a], f[n]) for n in negatives(y, a)]
+        if not near or not far:
+            continue
+        kept_near = [s for s in near if s - epsilon < max(far)]
+        kept_far = [s for s in far if s + epsilon > min(near)]
+        if not kept_near or not kept_far:
+            continue
+        total = total + torch.log(1 + sum(torch.exp(-alpha * (s - base)) for s in kept_near)) / alpha
+        total = total + torch.log(1 + sum(torch.exp(beta * (s - base)) for s in kept_far)) / beta
+    return total / len(f)
+
+
+def contrastive(f: Tensor, y: Tensor, positive_margin: float = 1.0, negative_margin: float = 0.5) -> Tensor:
+    total = 0 * f.sum()
+    for a in range(len(f)):
+        for p in positives(y, a):
+            total = total + (positive_margin - cosine(f[a], f[p])).relu()
+        for n in negatives(y, a):
+            total = total + (cosine(f[a], f[n]) - negative_margin).relu()
+    return total / len(f)
+
+
+def supcon(f: Tensor, y: Tensor, temperature: float = 0.1) -> Tensor:
+    terms = []
+    for a in range(len(f)):
+        if not positives(y, a) or not negatives(y, a):
+            continue
+        everyone = sum(torch.exp(cosine(f[a], f[j]) / temperature) for j in range(len(f)) if j != a)
+        own = [cosine(f[a], f[p]) / temperature - torch.log(everyone) for p in positives(y, a)]
+        terms.append(-sum(own) / len(own))
+    return mean(terms, f)
+
+
+def nt_xent(f: Tensor, y: Tensor, temperature: float = 0.5) -> Tensor:
+    terms = []
+    for a in range(len(f)):
+        (p,) = positives(y, a)
+        everyone = sum(torch.exp(cosine(f[a], f[j]) / temperature) for j in range(len(f)) if j != a)
+        terms.append(-torch.log(torch.exp(cosine(f[a], f[p]) / temperature) / everyone))
+    return mean(terms, f)
+
+
+def cosine_softmax(f: Tensor, y: Tensor, weights: Tensor, margin: str, m: float, scale: float = 64.0) -> Tensor:
+    """The margins by angles, with arccos, as the papers write them."""
+    terms = []
+    for i in range(len(f)):
+        logits = []
+        for j in range(len(weights)):
+            s = cosine(f[i], weights[j])
+            logits.append(scale * (with_margin(s, margin, m) if j == y[i] else s))
+        shifted = torch.stack(logits) - max(logits).detach()
+        terms.append(shifted.exp().sum().log() - shifted[y[i]])
+    return mean(terms, f)
+
+
+def with_margin(s: Tensor, margin: str, m: float) -> Tensor:
+    angle = torch.arccos(s)
+    if margin == "cosface":
+        return s - m
+    if margin == "arcface":
+        return torch.cos(angle + m) if angle <= math.pi - m else s - m * math.sin(m)
+    if margin == "sphereface":
+        k = math.floor(m * angle.item() / math.pi)
+        return (-1) ** k * torch.cos(m * angle) - 2 * k
+    return s
+
+
+def linear_softmax(f: Tensor, y: Tensor, weights: Tensor) -> Tensor:
+    terms = []
+    for i in range(len(f)):
+        logits = torch.stack([f[i] @ w for w in weights])
+        terms.append(-torch.log(logits[y[i]].exp() / logits.exp().sum()))
+    return mean(terms, f)
+
+
+def proxy_anchor(f: Tensor, y: Tensor, proxies: Tensor, margin: float = 0.1, scale: float = 32.0) -> Tensor:
+    pull, push, with_positives = [], [], 0
+    for c in range(len(proxies)):
+        near = [torch.exp(-scale * (cosine(f[i], proxies[c]) - margin)) for i in range(len(f)) if y[i] == c]
+        far = [torch.exp(scale * (cosine(f[i], proxies[c]) + margin)) for i in range(len(f)) if y[i] != c]
+        with_positives += bool(near)
+        pull += [torch.log(1 + sum(near))] if near else []
+        push += [torch.log(1 + sum(far))] if far else []
+    return sum(pull) / with_positives + sum(push) / len(proxies)

@@ -1,0 +1,139 @@
+"""The command line as a user meets it: what works, and one clear line with exit code 2 for what cannot."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from tiny import TINY
+
+FIELDS = [word for key, value in TINY.items() for word in (f"--{key}", value)]
+PHOTOS = "--data.size 16 --data.shorter 20 --model.dim 16 --batches.size 12 --batches.per_class 3 --loop.steps 4"
+
+
+def isosphere(*words: str, folder: Path, code: int = 0) -> subprocess.CompletedProcess:
+    done = subprocess.run(
+        [sys.executable, "-m", "isosphere", *map(str, words)], cwd=folder, capture_output=True, text=True
+    )
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+    return done
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory) -> Path:
+    """Ten classes of five small pictures."""
+    root = tmp_path_factory.mktemp("photos")
+    generator = np.random.default_rng(0)
+    for label in range(10):
+        (root / f"class{label}").mkdir()
+        colour = generator.integers(0, 255, 3)
+        for number in range(5):
+            noise = generator.integers(0, 30, (24, 28, 3))
+            pixels = (colour // 2 + noise).astype(np.uint8)
+            Image.fromarray(pixels).save(root / f"class{label}" / f"{number}.png")
+    return root
+
+
+@pytest.fixture(scope="module")
+def trained(photos, tmp_path_factory) -> Path:
+    """A run on the photographs: the whole walk of a user."""
+    folder = tmp_path_factory.mktemp("walk")
+    done = isosphere("train", photos, "--out", "run", *PHOTOS.split(), folder=folder)
+    assert "run folder: run" in done.stdout and "R@1" in done.stdout
+    return folder / "run"
+
+
+def test_a_run_folder_holds_the_whole_story(trained):
+    names = {entry.name for entry in trained.iterdir()}
+    assert names == {"recipe.json", "run.json", "metrics.jsonl", "checkpoint.pt", "result.json"}
+    recipe, run, result = (json.loads((trained / f"{n}.json").read_text()) for n in ("recipe", "run", "result"))
+    assert recipe["constraint"]["eta"] == 0.5 and recipe["loop"]["steps"] == 4
+    assert run["versions"]["torch"] == torch.__version__ and "git" in run and run["command"].startswith("__main__.py")
+    lines = [json.loads(line) for line in (trained / "metrics.jsonl").open()]
+    assert [line["step"] for line in lines if line["kind"] == "test"] == [0, 4]
+    names = {"recall@1", "recall@8", "map@r", "nmi", "f1", "norm_mean", "norm_variance", "norm_cv", "norm_min", "norm_max"}
+    assert names <= result["last"].keys()
+    assert result["oracle"]["recall@1"] >= result["last"]["recall@1"]
+
+
+def test_evaluate_gives_the_last_metrics_again(trained):
+    result = json.loads((trained / "result.json").read_text())["last"]
+    done = isosphere("evaluate", trained, folder=trained.parent)
+    assert f"{100 * result['recall@1']:.1f}" in done.stdout and f"{100 * result['nmi']:.1f}" in done.stdout
+
+
+def test_embed_and_inspect(trained, photos):
+    done = isosphere("embed", trained, photos, "--out", "e.npy", folder=trained.parent)
+    assert done.stdout.split() == ["e.npy", "e.labels.npy", "e.paths.txt"]
+    embeddings = np.load(trained.parent / "e.npy")
+    labels = np.load(trained.parent / "e.labels.npy")
+    assert embeddings.shape == (50, 16) and labels.tolist() == [n // 5 for n in range(50)]
+    paths = (trained.parent / "e.paths.txt").read_text().splitlines()
+    assert paths[7].endswith("class1/2.png\tclass1")
+    told = isosphere("inspect", "e.npy", "e.labels.npy", folder=trained.parent).stdout
+    for word in ("R@1", "MAP@R", "NMI", "norm decile", "coefficient of variation", "SEC"):
+        assert word in told
+    flat = isosphere("embed", trained, photos / "class3", "--out", "flat.npy", folder=trained.parent)
+    assert np.load(trained.parent / "flat.npy").shape == (5, 16) and flat.stdout
+    np.testing.assert_allclose(np.load(trained.parent / "flat.npy"), embeddings[15:20], rtol=1e-4, atol=1e-5)
+
+
+def test_resume_goes_on_from_the_folder_alone(trained):
+    done = isosphere("train", "--resume", trained, folder=trained.parent)
+    assert "R@1" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        ("train rendred", "did you mean rendered?"),
+        ("train", "name a recipe or a folder of images"),
+        ("train rendered --loss.margn 0.5", "loss.margn: no such field"),
+        ("train rendered --loss.alpha high", "loss.alpha: 'high' is not float"),
+        ("train rendered --seed", "--seed needs a value"),
+        ("train rendered 3", "unexpected '3'"),
+        ("train nowhere/photos", "neither a recipe nor a path"),
+        ("train photos --data.root nowhere", "no such folder or file: nowhere"),
+        ("train photos", "data.root is empty"),
+        ("train rendered --model.backbone resnet51", "no backbone 'resnet51' in timm or torchvision"),
+        ("train rendered --model.weights gone.pth", "no weight file gone.pth"),
+        ("train rendered --data.classes 20 --batches.size 120", "needs 30 classes, but there are 10"),
+        ("train rendered --device tpu", "device"),
+        ("train --resume nowhere", "nowhere is not a run folder"),
+        ("evaluate nowhere", "no checkpoint"),
+        ("inspect nowhere.npy nowhere.npy", "no such file: nowhere.npy"),
+        ("recipes renderd", "did you mean rendered?"),
+        ("embed nowhere photos --out e.csv", "--out must end in .npy"),
+        ("trian", "No such command"),
+    ],
+)
+def test_bad_input_is_one_line_and_nothing_is_written(words, message, tmp_path):
+    done = isosphere(*words.split(), folder=tmp_path, code=2)
+    assert message in done.stderr and len(done.stderr.strip().splitlines()) == 1, done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_run_is_never_overwritten(trained):
+    done = isosphere("train", "rendered", "--out", "run", *FIELDS, folder=trained.parent, code=2)
+    assert "run is not empty" in done.stderr
+
+
+def test_an_unreadable_image_is_named_and_skipped_only_on_request(photos, tmp_path):
+    import shutil
+
+    shutil.copytree(photos, tmp_path / "photos")
+    broken = tmp_path / "photos" / "class2" / "1.png"
+    broken.write_bytes(broken.read_bytes()[:60])
+    done = isosphere("train", "./photos", "--out", "run", *PHOTOS.split(), folder=tmp_path, code=2)
+    assert "1 of 50 images are unreadable" in done.stderr and "class2/1.png" in done.stderr
+    assert not (tmp_path / "run").exists()
+    done = isosphere(
+        "train", "./photos", "--out", "run", *PHOTOS.split(), "--data.skip_unreadable", "true", folder=tmp_path
+    )
+    assert "1 of 50 images are unreadable" in done.stderr and (tmp_path / "run" / "result.json").exists()

@@ -1,0 +1,50 @@
+"""Every example runs as it stands, and is short."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+def run(*words: object, folder: Path) -> str:
+    environment, command = os.environ | {"OMP_NUM_THREADS": "1"}, [sys.executable, *map(str, words)]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)
+def test_examples_are_short(path):
+    assert len(path.read_text().splitlines()) <= 40
+
+
+def test_sec_in_your_loop(tmp_path):
+    lines = run(EXAMPLES / "sec_in_your_loop.py", folder=tmp_path).splitlines()
+    first, last = (float(line.split("variance")[1]) for line in (lines[0], lines[-1]))
+    assert last < first / 2, "SEC narrows the norms"
+
+
+def test_sec_with_pml(tmp_path):
+    lines = run(EXAMPLES / "sec_with_pml.py", folder=tmp_path).splitlines()
+    assert float(lines[-1].split()[-1]) < float(lines[0].split()[-1])
+
+
+def test_sec_under_ddp(tmp_path):
+    launch = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone")
+    assert "step 100" in run(*launch, EXAMPLES / "sec_under_ddp.py", folder=tmp_path)
+
+
+def test_your_own_photos(tmp_path):
+    pixels = np.random.default_rng(0).integers(0, 255, (10, 4, 40, 40, 3)).astype(np.uint8)
+    for label in range(10):
+        (tmp_path / "photos" / str(label)).mkdir(parents=True)
+        for number in range(4):
+            Image.fromarray(pixels[label, number]).save(tmp_path / "photos" / str(label) / f"{number}.png")
+    assert "recall@1" in run(EXAMPLES / "your_own_photos.py", "photos", 3, folder=tmp_path)
+    assert (tmp_path / "runs" / "photos-example" / "result.json").exists()

@@ -1,0 +1,82 @@
+"""The promise of the layout: who may import whom, quick help, lazy names, no address of a machine."""
+
+import ast
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import isosphere
+
+SOURCE = Path(isosphere.__file__).parent
+ALLOWED = {
+    "sphere": set(),
+    "losses": {"losses", "sphere"},
+    "metrics": {"metrics", "sphere"},
+    "data": {"data"},
+    "models": {"models"},
+    "recipes": {"recipes"},
+    "functional": {"losses", "sphere"},
+    "train": {"train", "sphere", "losses", "metrics", "data", "models", "recipes"},
+    "figures": {"figures", "sphere", "metrics", "recipes"},
+    "report": {"report", "figures", "sphere", "metrics", "recipes"},
+}
+FREE = {"__init__", "__main__", "cli", "monitor"}
+
+
+def part_of(path: Path) -> str:
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def imports(path: Path) -> set[str]:
+    """Absolute names of all modules that a file imports, wherever in it."""
+    package = ["isosphere", *path.relative_to(SOURCE).parts[:-1]]
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = ".".join(package[: len(package) - node.level + 1]) if node.level else ""
+            module = ".".join(part for part in (base, node.module) if part)
+            found |= {f"{module}.{alias.name}" for alias in node.names} if module == "isosphere" else {module}
+    return found
+
+
+def test_every_file_has_a_place():
+    assert {part_of(path) for path in SOURCE.rglob("*.py")} <= set(ALLOWED) | FREE
+
+
+@pytest.mark.parametrize(
+    "path", [p for p in sorted(SOURCE.rglob("*.py")) if part_of(p) in ALLOWED], ids=lambda p: str(p.relative_to(SOURCE))
+)
+def test_imports_keep_the_layout(path):
+    part = part_of(path)
+    ours = {name.split(".")[1] for name in imports(path) if name.startswith("isosphere.")}
+    assert ours <= ALLOWED[part], f"{path.name} imports {ours - ALLOWED[part]}"
+    if part == "recipes":
+        assert not any(name.split(".")[0] in ("torch", "numpy") for name in imports(path))
+
+
+def test_there_is_no_utils():
+    assert not [path for path in SOURCE.rglob("*") if "util" in path.name]
+
+
+def test_help_is_quick_and_needs_no_torch():
+    code = "import sys; sys.argv = ['isosphere', '--help']; from isosphere.cli import main\n"
+    code += "try: main()\nfinally: print('torch' in sys.modules)"
+    times = []
+    for _ in range(3):
+        begin = time.perf_counter()
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        times.append(time.perf_counter() - begin)
+    assert done.stdout.strip().endswith("False") and "train" in done.stdout
+    assert min(times) < 1.0
+
+
+def test_every_public_name_can_be_had():
+    for name in isosphere.__all__:
+        assert getattr(isosphere, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'Sec'"):
+        isosphere.Sec  # noqa: B018

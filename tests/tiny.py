@@ -1,0 +1,21 @@
+"""A tiny recipe that trains in a second, as the tests of the loop use it."""
+
+from isosphere.recipes import find, schema
+
+TINY = {
+    "data.classes": "24",
+    "data.per_class": "6",
+    "data.size": "12",
+    "model.dim": "16",
+    "batches.size": "24",
+    "batches.per_class": "3",
+    "loop.steps": "20",
+    "loop.eval_every": "20",
+    "loop.save_every": "5",
+    "loop.log_every": "1",
+}
+
+
+def tiny_recipe(name: str = "rendered-sec", changes: dict[str, object] | None = None) -> schema.Recipe:
+    """A named recipe on a few small characters, with fields changed."""
+    return find(name, TINY | {key: str(value) for key, value in (changes or {}).items()})

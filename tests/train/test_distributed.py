@@ -1,0 +1,84 @@
+"""Two gloo processes against one on the whole batch: losses, gradients, weights, statistics and radius."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+
+import ranks
+from tiny import TINY, tiny_recipe
+
+CASES = {
+    "triplet, SEC": {"loss": "Triplet"},
+    "semi-hard, SEC-EMA": {"loss": "SemiHard", "constraint.radius": "ema", "constraint.rho": 0.2},
+    "n-pair, L2-reg": {"loss": "NPair", "constraint.radius": 0.0},
+    "multi-similarity, relative SEC": {"loss": "MultiSimilarity", "constraint.relative": "true"},
+    "supcon, initial radius": {"loss": "SupCon", "constraint.radius": "initial"},
+    "contrastive, balanced": {"loss": "Contrastive", "constraint.balanced": "true"},
+    "nt-xent, ramp": {"loss": "NTXent", "constraint.ramp": "0,1", "batches.per_class": 2},
+    "proxy-anchor, SEC": {"loss": "ProxyAnchor"},
+    "softmax, SEC": {"loss": "Softmax"},
+    "arcface, SEC-EMA, clipped": {"loss": "ArcFace", "constraint.radius": "ema", "loop.clip": 0.5},
+}
+
+
+def same(found: dict, wanted: dict) -> None:
+    assert found.keys() == wanted.keys()
+    for name in wanted:
+        assert torch.allclose(found[name], wanted[name], rtol=1e-7, atol=1e-9), name
+
+
+@pytest.fixture(scope="module")
+def traces():
+    recipes = [tiny_recipe("rendered-sec", {"loop.precision": "float64"} | case) for case in CASES.values()]
+    return ranks.our_loop(recipes), ranks.on_ranks(2, ranks.our_loop, recipes)
+
+
+@pytest.mark.parametrize("number", range(len(CASES)), ids=list(CASES))
+def test_our_loop_on_two_ranks_is_our_loop_on_one(traces, number):
+    alone, both = traces
+    for together in both:
+        found, wanted = together[number], alone[number]
+        assert len(wanted["losses"]) == 20 and wanted["losses"][0] > 0
+        torch.testing.assert_close(torch.tensor(found["losses"]), torch.tensor(wanted["losses"]), rtol=1e-7, atol=1e-9)
+        for part in ("gradients", "weights", "statistics", "constraint"):
+            same(found[part], wanted[part])
+    assert any(gradient.abs().max() > 0 for gradient in alone[number]["gradients"].values())
+
+
+def test_a_plain_ddp_loop_with_gather_and_sync():
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randn(20, 7, dtype=torch.float64, generator=generator) * torch.rand(20, 1, generator=generator)
+    labels = torch.arange(5).repeat(4)
+    wanted = ranks.plain_ddp_loop(images, labels, 20)
+    for found in ranks.on_ranks(2, ranks.plain_ddp_loop, images, labels, 20):
+        for part in ("gradients", "weights", "constraint"):
+            same(found[part], wanted[part])
+
+
+def test_without_sync_the_radius_would_be_another():
+    """The test above can fail: each rank's own mean gives another gradient."""
+    found = ranks.on_ranks(2, ranks.sec_gradient, False)
+    synced = ranks.on_ranks(2, ranks.sec_gradient, True)
+    assert not torch.allclose(found[0], synced[0])
+    torch.testing.assert_close(torch.cat(synced) / 2, ranks.whole_sec_gradient())
+
+
+def test_torchrun_trains_and_sigterm_stops_all_ranks_at_one_step(tmp_path):
+    changes = [word for key, value in (TINY | {"loop.steps": "100000"}).items() for word in (f"--{key}", value)]
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"]
+    command += ["-m", "isosphere", "train", "rendered-sec", "--out", str(tmp_path / "run"), "--device", "cpu", *changes]
+    process = subprocess.Popen(command, env=os.environ | {"OMP_NUM_THREADS": "1"}, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 120
+    while not (tmp_path / "run" / "checkpoint.pt").exists():
+        assert process.poll() is None and time.monotonic() < deadline, process.stderr.read()
+        time.sleep(0.1)
+    process.send_signal(signal.SIGTERM)
+    _, told = process.communicate(timeout=60)
+    assert "stopped and saved at step" in told
+    saved = torch.load(tmp_path / "run" / "checkpoint.pt", weights_only=True)
+    assert f"at step {saved['step']} of 100000" in " ".join(told.split())

@@ -1,0 +1,146 @@
+"""Runs that are killed, stopped or starved of disk end as if nothing had happened, or lose nothing."""
+
+import json
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from isosphere.recipes import override
+from isosphere.train import state
+from isosphere.train.loop import NonFiniteLoss, fit
+from tiny import TINY, tiny_recipe
+
+STEPS = 150
+
+
+def command(*words: str, **changes: object) -> list[str]:
+    """`python -m isosphere train ...` on the tiny recipe."""
+    fields = TINY | {"loop.steps": str(STEPS), "loop.save_every": "7", "loop.eval_every": "50"}
+    fields |= {key: str(value) for key, value in changes.items()}
+    pairs = [word for key, value in fields.items() for word in (f"--{key}", value)]
+    return [sys.executable, "-m", "isosphere", "train", *words, "--device", "cpu", *pairs]
+
+
+def last_step(folder: Path) -> int:
+    lines = folder / "metrics.jsonl"
+    return lines.read_text().count('"train"') if lines.exists() else 0
+
+
+def weights(folder: Path) -> dict:
+    return torch.load(folder / "checkpoint.pt", weights_only=True)
+
+
+def run_until(words: list[str], folder: Path, step: int, number: int) -> tuple[int, str]:
+    """Start a run, send it a signal when it reaches a step; its exit code and what it said."""
+    process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 120
+    while last_step(folder) < step and process.poll() is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    process.send_signal(number)
+    _, told = process.communicate(timeout=60)
+    return process.returncode, told
+
+
+def test_five_kills_at_random_steps_end_in_the_weights_of_an_unbroken_run(tmp_path):
+    changes = {"constraint.radius": "ema", "loss": "ArcFace", "schedule": "Cosine"}
+    words = command("rendered-sec", "--out", str(tmp_path / "whole"), **changes)
+    subprocess.run(words, check=True, capture_output=True)
+    broken, words = tmp_path / "broken", command("rendered-sec", "--out", str(tmp_path / "broken"), **changes)
+    for step in sorted(random.Random(os.getpid()).sample(range(8, STEPS - 10), 5)):
+        code, told = run_until(words, broken, step, signal.SIGKILL)
+        assert code == -signal.SIGKILL, told
+        words = command("--resume", str(broken), **changes)
+    subprocess.run(words, check=True, capture_output=True)
+    found, wanted = weights(broken), weights(tmp_path / "whole")
+    assert found["step"] == wanted["step"] == STEPS
+    for part in ("model", "criterion", "constraint"):
+        assert found[part].keys() == wanted[part].keys()
+        for name in wanted[part]:
+            assert torch.equal(found[part][name], wanted[part][name]), name
+    for name, values in wanted["optimiser"]["state"].items():
+        assert all(torch.equal(values[key], found["optimiser"]["state"][name][key]) for key in values)
+    # The journal is whole, too: every step once, and the same numbers.
+    lines = [[json.loads(line) for line in (tmp_path / run / "metrics.jsonl").open()] for run in ("broken", "whole")]
+    assert lines[0] == lines[1]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_saves_and_exits_cleanly(tmp_path, number):
+    folder = tmp_path / "run"
+    code, told = run_until(command("rendered", "--out", str(folder), **{"loop.steps": 10**6}), folder, 12, number)
+    assert code == 128 + number
+    step = weights(folder)["step"]
+    assert f"stopped and saved at step {step} of 1000000" in " ".join(told.split())
+    assert last_step(folder) == step and "Traceback" not in told
+
+
+def test_resuming_a_finished_run_measures_it_again(tmp_path):
+    recipe = tiny_recipe()
+    first = fit(recipe, tmp_path / "run", "cpu")
+    again = fit(recipe, tmp_path / "run", "cpu", resume=True)
+    assert again["last"] == first["last"]
+
+
+def test_a_checkpoint_of_another_recipe_is_refused(tmp_path):
+    recipe = tiny_recipe()
+    fit(recipe, tmp_path / "run", "cpu")
+    before = weights(tmp_path / "run")["step"]
+    with pytest.raises(ValueError, match=r"belongs to another recipe: constraint.eta 0.5 -> 0.7"):
+        fit(override(recipe, {"constraint.eta": "0.7"}), tmp_path / "run", "cpu", resume=True)
+    fit(override(recipe, {"loop.log_every": "5"}), tmp_path / "run", "cpu", resume=True)
+    assert weights(tmp_path / "run")["step"] == before
+
+
+def test_a_non_finite_loss_stops_and_leaves_the_last_checkpoint_alone(tmp_path):
+    recipe = tiny_recipe("rendered-sec", {"optimiser": "SGD", "optimiser.lr": 1e3, "loop.save_every": 1})
+    with pytest.raises(NonFiniteLoss) as caught:
+        fit(recipe, tmp_path / "run", "cpu")
+    message = str(caught.value)
+    assert all(word in message for word in ("diverged at step", "not finite", "norm_mean", "smaller learning rate"))
+    saved = weights(tmp_path / "run")
+    assert all(value.isfinite().all() for value in saved["model"].values() if value.is_floating_point())
+    assert f"at step {saved['step'] + 1}:" in message
+
+
+def test_a_full_disk_leaves_the_checkpoint_before_it_whole(tmp_path):
+    path = tmp_path / "checkpoint.pt"
+    state.save(path, {"recipe": {}, "step": 1})
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
+        with pytest.raises(OSError, match="could not save a checkpoint.*the checkpoint before it is whole"):
+            state.save(path, {"recipe": {}, "step": 2, "weights": torch.zeros(10**6)})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, ignored)
+    assert state.load(path)["step"] == 1
+    assert [entry.name for entry in tmp_path.iterdir()] == ["checkpoint.pt"], "nothing is left behind"
+
+
+class Malicious:
+    def __reduce__(self):
+        return (os.system, ("touch pwned",))
+
+
+def test_a_checkpoint_that_wants_to_run_code_is_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    torch.save({"recipe": Malicious()}, "checkpoint.pt")
+    with pytest.raises(ValueError, match="not a checkpoint that can be read safely"):
+        state.load(Path("checkpoint.pt"))
+    Path("torn.pt").write_bytes(Path("checkpoint.pt").read_bytes()[:100])
+    with pytest.raises(ValueError, match="not a checkpoint that can be read safely"):
+        state.load(Path("torn.pt"))
+    torch.save([1], "list.pt")
+    with pytest.raises(ValueError, match="not a checkpoint of isosphere"):
+        state.load(Path("list.pt"))
+    assert not Path("pwned").exists()
