@@ -69,8 +69,6 @@ def train(
         if out is not None and out.exists() and any(out.iterdir()):
             raise RecipeError(f"{out} is not empty; choose another --out, or go on with --resume {out}")
         folder = out or free_folder(Path("runs"), f"{what}-seed{recipe.seed}")
-    if isinstance(recipe.data, schema.Folder) and recipe.model.weights is None:
-        note(f"{recipe.model.backbone} starts from scratch; --model.backbone and --model.weights name a pretrained one")
     result = fit(recipe, folder, device, resume=resume is not None)
     if result:
         from rich.console import Console
@@ -79,6 +77,8 @@ def train(
 
         Console().print(comparison({str(folder): result}))
         Console().print(f"run folder: {folder}", highlight=False)
+        if isinstance(recipe.data, schema.Folder) and recipe.model.weights is None:
+            note(f"{recipe.model.backbone} began from scratch; --model.backbone and --model.weights begin better")
 
 
 def evaluate(

@@ -12,7 +12,6 @@ from torch import nn
 from isosphere import build_embedder
 from isosphere.models.embedder import build_backbone, read_weights
 
-
 BACKBONES = ["small_cnn", "timm/resnet18", "resnet10t", "torchvision/mobilenet_v2", "regnet_y_400mf"]
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from isosphere.recipes import RECIPES, RecipeError, find, options, override, schema
+from isosphere.recipes import RECIPES, RecipeError, find, losses, options, override, schema
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -25,7 +25,7 @@ def test_any_field_can_be_changed():
         "seed": "3",
     }
     recipe = find("rendered", changes)
-    assert recipe.loss == schema.SemiHard(margin=0.5)
+    assert recipe.loss == losses.SemiHard(margin=0.5)
     assert recipe.constraint.radius == 8.7 and recipe.constraint.ramp == (0.0, 1.0)
     assert recipe.loop.clip == 1.0 and isinstance(recipe.loop.clip, float)
     assert recipe.model.weights == "1234" and recipe.loop.compile is True and recipe.seed == 3
@@ -36,9 +36,9 @@ def test_any_field_can_be_changed():
 @pytest.mark.parametrize(
     "changes, message",
     [
-        ({"loss.alpa": "1"}, "loss.alpa: no such field; did you mean alpha?"),
+        ({"loss.margn": "1"}, "loss.margn: no such field; did you mean margin?"),
         ({"los.alpha": "1"}, "los.alpha: no such field; did you mean loss?"),
-        ({"loss.alpha": "high"}, "loss.alpha: 'high' is not float"),
+        ({"loss.margin": "high"}, "loss.margin: 'high' is not float"),
         ({"loop.steps": "1.5"}, "loop.steps: 1.5 is not int"),
         ({"loop.steps": "true"}, "loop.steps: 'true' is not int"),
         ({"constraint.radius": "mean"}, "constraint.radius: 'mean' is not batch | ema | initial | float"),

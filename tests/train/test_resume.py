@@ -91,7 +91,7 @@ def test_resuming_a_finished_run_measures_it_again(tmp_path):
 
 
 def test_a_checkpoint_of_another_recipe_is_refused(tmp_path):
-    recipe = tiny_recipe()
+    recipe = tiny_recipe("rendered-sec", {"constraint.eta": 0.5})
     fit(recipe, tmp_path / "run", "cpu")
     before = weights(tmp_path / "run")["step"]
     with pytest.raises(ValueError, match=r"belongs to another recipe: constraint.eta 0.5 -> 0.7"):

@@ -69,7 +69,7 @@ def balanced_directions(embeddings: Tensor) -> Tensor:
 
 
 class SEC(nn.Module):
-    """The spherical embedding constraint, already weighted: `loss = criterion(f, y) + sec(f)` (Eq. 17, gradient Eq. 18).
+    """The spherical embedding constraint, already weighted: `loss = criterion(f, y) + sec(f)` (Eq. 17, 18).
 
     eta       weight of the penalty.
     radius    "batch": mean norm of the batch; "ema": its running mean (Eq. 31); "initial": the first batch's mean, or
@@ -180,5 +180,5 @@ class SEC(nn.Module):
 
 
 def _in_backward() -> bool:
-    """Whether this forward pass is recomputed inside a backward one (activation checkpointing): the mean moved already."""
+    """Whether this forward pass is a recomputation inside a backward one (checkpointing): the mean moved already."""
     return not torch.compiler.is_compiling() and torch._C._current_graph_task_id() != -1

@@ -1,11 +1,13 @@
 """What a run is made of: frozen dataclasses with the reason under each field; no torch, so `--help` is instant.
 
 Durations inside a recipe (milestones, ramps) are fractions of training: changing `steps` keeps its shape. The unions
-below (`Data`, `Loss`, ...) are the registry: the command line and the JSON loader in `options.py` read them.
+below, and `Loss` in `losses.py`, are the registry: the command line and the JSON loader in `options.py` read them.
 """
 
 from dataclasses import dataclass, field
 from typing import Literal
+
+from isosphere.recipes.losses import Loss, MultiSimilarity
 
 # ---------------------------------------------------------------- data
 
@@ -71,131 +73,6 @@ class Benchmark:
 
 
 Data = Rendered | Folder | Benchmark
-
-# ---------------------------------------------------------------- losses
-
-
-@dataclass(frozen=True)
-class Triplet:
-    """All triplets of the batch, squared chords (Eq. 2)."""
-
-    margin: float = 1.0
-    """As in the paper, after Oh Song et al.; chords lie in [0, 4]."""
-
-
-@dataclass(frozen=True)
-class SemiHard:
-    """Triplets with the nearest negative beyond the positive (FaceNet)."""
-
-    margin: float = 0.2
-    """As in FaceNet and the paper."""
-
-
-@dataclass(frozen=True)
-class NPair:
-    """Normalised N-pair, the tuplet loss of Eq. 3."""
-
-    scale: float = 25.0
-    """The paper tried 25 and 64 and kept 25."""
-    negatives: Literal["positives", "all"] = "positives"
-    """The other classes' positives, as the authors ran it, or all other images, as Eq. 3 reads."""
-
-
-@dataclass(frozen=True)
-class MultiSimilarity:
-    """Multi-similarity with its mining, in the form of its authors' code."""
-
-    alpha: float = 2.0
-    """Sharpness for positives."""
-    beta: float = 40.0
-    """Sharpness for negatives."""
-    base: float = 0.5
-    """The cosine around which pairs are weighted (lambda in the paper)."""
-    epsilon: float = 0.1
-    """Slack of the mining."""
-
-
-@dataclass(frozen=True)
-class Contrastive:
-    """The classic pair loss, on cosines."""
-
-    positive_margin: float = 1.0
-    """Positives with a higher cosine cost nothing; at 1 all of them pull."""
-    negative_margin: float = 0.5
-    """Negatives with a lower cosine cost nothing."""
-
-
-@dataclass(frozen=True)
-class SupCon:
-    """Supervised contrastive: softmax over all other images of the batch."""
-
-    temperature: float = 0.1
-    """As in its paper."""
-
-
-@dataclass(frozen=True)
-class NTXent:
-    """SimCLR's loss: two views of an image share a label."""
-
-    temperature: float = 0.5
-    """As in the paper."""
-
-
-@dataclass(frozen=True)
-class ProxyAnchor:
-    """Proxies as anchors: one learned vector a class."""
-
-    margin: float = 0.1
-    """As in its paper."""
-    scale: float = 32.0
-    """As in its paper."""
-
-
-@dataclass(frozen=True)
-class Softmax:
-    """A plain linear classifier; the first row of Table 4."""
-
-
-@dataclass(frozen=True)
-class NormFace:
-    """Cosine softmax without a margin."""
-
-    scale: float = 64.0
-    """Section 4.1."""
-
-
-@dataclass(frozen=True)
-class SphereFace:
-    """Cosine softmax with a multiplied angle."""
-
-    margin: int = 3
-    """4 does not converge on CASIA-WebFace (App. B.2)."""
-    scale: float = 64.0
-    """Section 4.1."""
-
-
-@dataclass(frozen=True)
-class CosFace:
-    """Cosine softmax with a margin on the cosine (Eq. 19)."""
-
-    margin: float = 0.35
-    """Section 4.1."""
-    scale: float = 64.0
-    """Section 4.1."""
-
-
-@dataclass(frozen=True)
-class ArcFace:
-    """Cosine softmax with a margin on the angle."""
-
-    margin: float = 0.45
-    """0.5 does not converge on CASIA-WebFace (App. B.2)."""
-    scale: float = 64.0
-    """Section 4.1."""
-
-
-PairLoss = Triplet | SemiHard | NPair | MultiSimilarity | Contrastive | SupCon | NTXent
-Loss = PairLoss | ProxyAnchor | Softmax | NormFace | SphereFace | CosFace | ArcFace
 
 # ---------------------------------------------------------------- the norm constraint
 

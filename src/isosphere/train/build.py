@@ -13,6 +13,7 @@ from isosphere.data.packed import PackedSet, pack
 from isosphere.data.transforms import ShiftView, TestView, TrainView
 from isosphere.losses import contrastive, margins, norms, pairs
 from isosphere.models.embedder import Embedder, build_embedder
+from isosphere.recipes import losses as options
 from isosphere.recipes import schema
 
 Images = ImageSet | PackedSet
@@ -91,29 +92,29 @@ def build_model(model: schema.Model) -> Embedder:
     return build_embedder(model.backbone, model.head, model.dim, model.weights, model.freeze_bn)
 
 
-def build_criterion(loss: schema.Loss, dim: int, classes: int) -> nn.Module:
+def build_criterion(loss: options.Loss, dim: int, classes: int) -> nn.Module:
     """The criterion (embeddings, labels) -> scalar that the recipe names."""
     makers: dict[type, Callable[..., nn.Module]] = {
-        schema.Triplet: pairs.TripletLoss,
-        schema.SemiHard: pairs.SemiHardTripletLoss,
-        schema.NPair: pairs.NPairLoss,
-        schema.MultiSimilarity: pairs.MultiSimilarityLoss,
-        schema.Contrastive: pairs.ContrastiveLoss,
-        schema.SupCon: contrastive.SupConLoss,
-        schema.NTXent: contrastive.NTXentLoss,
+        options.Triplet: pairs.TripletLoss,
+        options.SemiHard: pairs.SemiHardTripletLoss,
+        options.NPair: pairs.NPairLoss,
+        options.MultiSimilarity: pairs.MultiSimilarityLoss,
+        options.Contrastive: pairs.ContrastiveLoss,
+        options.SupCon: contrastive.SupConLoss,
+        options.NTXent: contrastive.NTXentLoss,
     }
     fields = vars(loss)
     if type(loss) in makers:
         return makers[type(loss)](**fields)
-    if isinstance(loss, schema.ProxyAnchor):
+    if isinstance(loss, options.ProxyAnchor):
         return margins.ProxyAnchorLoss(dim, classes, **fields)
-    if isinstance(loss, schema.Softmax):
+    if isinstance(loss, options.Softmax):
         return margins.LinearClassifier(dim, classes)
     margin = {
-        schema.NormFace: margins.NormFace,
-        schema.SphereFace: margins.SphereFace,
-        schema.CosFace: margins.CosFace,
-        schema.ArcFace: margins.ArcFace,
+        options.NormFace: margins.NormFace,
+        options.SphereFace: margins.SphereFace,
+        options.CosFace: margins.CosFace,
+        options.ArcFace: margins.ArcFace,
     }[type(loss)]
     value = (loss.margin,) if hasattr(loss, "margin") else ()
     return margins.CosineClassifier(dim, classes, margin(*value), loss.scale)

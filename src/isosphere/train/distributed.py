@@ -26,6 +26,8 @@ def pick_device(name: str) -> torch.device:
     """The device of this process ("auto": a GPU if there is one), after joining the others that torchrun started."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name not in ("cpu", "cuda"):
+        raise ValueError(f"device is auto, cpu or cuda, not {name}")
     if name == "cuda" and not torch.cuda.is_available():
         raise ValueError("no CUDA device here; use --device cpu")
     if "WORLD_SIZE" in os.environ and not dist.is_initialized():

@@ -30,7 +30,7 @@ def embed(
     autocast: torch.dtype | None = None,
     tick: Callable[[int], None] = lambda done: None,
 ) -> Tensor:
-    """Raw embeddings of all images, float32 (N, D) on the device, in order, on every rank; `tick` hears of each batch."""
+    """Raw embeddings of all images, float32 (N, D) on the device, in order; `tick` hears of each batch."""
     mine = images.subset(range(distributed.rank(), len(images), distributed.world()))
     batches = OrderedBatches(len(mine), batch)
     training = model.training
@@ -52,7 +52,7 @@ def measure(
     recalls: tuple[int, ...] = (1, 2, 4, 8),
     is_query: Tensor | None = None,
 ) -> dict[str, float]:
-    """Recall@K, MAP@R, R-precision, with `clustering` NMI and F1 of k-means, as fractions, and the norms' statistics."""
+    """Recall@K, MAP@R, R-precision, with `clustering` NMI and F1, as fractions, and the norms' statistics."""
     if is_query is None:
         found = retrieval_metrics(embeddings, labels, recalls)
     else:

@@ -88,7 +88,7 @@ class Journal:
         return [entry for entry in map(json.loads, lines) if entry["kind"] == "test"]
 
     def result(self, last: dict[str, float]) -> dict[str, Any]:
-        """Write and return result.json: the last evaluation, the best one (picked on test: an oracle), all about the run."""
+        """Write and return result.json: the last evaluation, the best (picked on test: an oracle), and the run."""
         tests = self.tests()
         best = max(tests, key=lambda entry: entry["recall@1"])
         result = {

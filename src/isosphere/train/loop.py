@@ -19,7 +19,7 @@ from isosphere.data.samplers import ClassBatches
 from isosphere.losses.norms import SEC, balanced_directions
 from isosphere.losses.slopes import NotFinite
 from isosphere.models.embedder import Embedder
-from isosphere.recipes import options, schema
+from isosphere.recipes import schema
 from isosphere.sphere import directions, norms
 from isosphere.train import build, distributed, evaluate, state
 from isosphere.train.capture import CapturedStep
@@ -62,7 +62,7 @@ def fit(recipe: schema.Recipe, folder: Path, device: str = "auto", resume: bool 
     saved = state.load(folder / state.CHECKPOINT, recipe) if resume else None
     run = prepare(recipe, distributed.pick_device(device))
     if saved is not None:
-        restore(run, saved)
+        state.restore(run, saved)
     return train(run, folder, resume)
 
 
@@ -268,35 +268,7 @@ def _save(run: Run, journal: Journal, found: dict[str, Tensor]) -> None:
     if broken:
         _stop_diverged(run.step, f"{broken[0]} is not finite", found)
     if journal.active:
-        state.save(journal.folder / state.CHECKPOINT, capture(run))
-
-
-def capture(run: Run) -> dict[str, Any]:
-    """Everything that is needed to go on; batches and augmentation are functions of the step and need nothing."""
-    return {
-        "recipe": options.to_dict(run.recipe),
-        "step": run.step,
-        "classes": run.views.train.classes,
-        "model": run.model.state_dict(),
-        "criterion": run.criterion.state_dict(),
-        "constraint": {} if run.constraint is None else run.constraint.state_dict(),
-        "optimiser": run.optimiser.state_dict(),
-        "random": torch.get_rng_state(),
-        "random_cuda": torch.cuda.get_rng_state(run.device) if run.device.type == "cuda" else None,
-    }
-
-
-def restore(run: Run, saved: dict[str, Any]) -> None:
-    """Put a captured state back in place."""
-    run.model.load_state_dict(saved["model"])
-    run.criterion.load_state_dict(saved["criterion"])
-    if run.constraint is not None:
-        run.constraint.load_state_dict(saved["constraint"])
-    run.optimiser.load_state_dict(saved["optimiser"])
-    run.step = saved["step"]
-    torch.set_rng_state(saved["random"])
-    if saved["random_cuda"] is not None and run.device.type == "cuda":
-        torch.cuda.set_rng_state(saved["random_cuda"], run.device)
+        state.save(journal.folder / state.CHECKPOINT, state.capture(run))
 
 
 @contextlib.contextmanager

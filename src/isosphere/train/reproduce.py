@@ -6,7 +6,7 @@ from typing import Any
 
 from isosphere.recipes import schema
 from isosphere.train import distributed, state
-from isosphere.train.loop import Run, prepare, restore, train
+from isosphere.train.loop import Run, prepare, train
 
 
 def run_many(recipes: dict[str, schema.Recipe], out: Path, device: str = "auto") -> dict[str, dict[str, Any]]:
@@ -21,7 +21,7 @@ def run_many(recipes: dict[str, schema.Recipe], out: Path, device: str = "auto")
         resume = (folder / state.CHECKPOINT).is_file()
         run: Run = prepare(recipe, chosen, before)
         if resume:
-            restore(run, state.load(folder / state.CHECKPOINT, recipe))
+            state.restore(run, state.load(folder / state.CHECKPOINT, recipe))
         results[name] = train(run, folder, resume)
         before = run
     return results

@@ -3,11 +3,14 @@
 import os
 import pickle
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from isosphere.recipes import options, schema
+
+if TYPE_CHECKING:
+    from isosphere.train.loop import Run
 
 CHECKPOINT = "checkpoint.pt"
 FREE_FIELDS = ("claim", "loop.eval_every", "loop.save_every", "loop.log_every", "loop.workers", "loop.tensorboard")
@@ -15,7 +18,7 @@ FREE_FIELDS = ("claim", "loop.eval_every", "loop.save_every", "loop.log_every", 
 
 
 def save(path: Path, state: dict[str, Any]) -> None:
-    """Write atomically (temporary file, fsync, rename): whatever happens, `path` is the old checkpoint or the new one."""
+    """Write atomically (temporary file, fsync, rename): whatever happens, `path` is the old one or the new one."""
     temporary = path.with_name(f".{path.name}.tmp")
     try:
         with open(temporary, "wb") as file:
@@ -52,3 +55,31 @@ def load(path: Path, recipe: schema.Recipe | None = None) -> dict[str, Any]:
             told = ", ".join(f"{key} {before!r} -> {after!r}" for key, (before, after) in changed.items())
             raise ValueError(f"{path} belongs to another recipe: {told}")
     return state
+
+
+def capture(run: "Run") -> dict[str, Any]:
+    """Everything that is needed to go on; batches and augmentation are functions of the step and need nothing."""
+    return {
+        "recipe": options.to_dict(run.recipe),
+        "step": run.step,
+        "classes": run.views.train.classes,
+        "model": run.model.state_dict(),
+        "criterion": run.criterion.state_dict(),
+        "constraint": {} if run.constraint is None else run.constraint.state_dict(),
+        "optimiser": run.optimiser.state_dict(),
+        "random": torch.get_rng_state(),
+        "random_cuda": torch.cuda.get_rng_state(run.device) if run.device.type == "cuda" else None,
+    }
+
+
+def restore(run: "Run", saved: dict[str, Any]) -> None:
+    """Put a captured state back in place."""
+    run.model.load_state_dict(saved["model"])
+    run.criterion.load_state_dict(saved["criterion"])
+    if run.constraint is not None:
+        run.constraint.load_state_dict(saved["constraint"])
+    run.optimiser.load_state_dict(saved["optimiser"])
+    run.step = saved["step"]
+    torch.set_rng_state(saved["random"])
+    if saved["random_cuda"] is not None and run.device.type == "cuda":
+        torch.cuda.set_rng_state(saved["random_cuda"], run.device)
