@@ -13,7 +13,9 @@ from torch.nn.parallel import DistributedDataParallel
 
 import isosphere
 from isosphere.recipes import schema
+from isosphere.train.evaluate import embed
 from isosphere.train.loop import prepare, train_step, training_feed
+from tiny import tiny_recipe
 
 
 def on_ranks(world: int, function: Any, *arguments: Any) -> list[Any]:
@@ -100,3 +102,9 @@ def whole_sec_gradient() -> torch.Tensor:
     embeddings = _spread_embeddings().requires_grad_()
     isosphere.SEC()(embeddings).backward()
     return embeddings.grad
+
+
+def embeddings_of_all(count: int) -> torch.Tensor:
+    """What evaluation sees of so many test images, gathered from all ranks."""
+    run = prepare(tiny_recipe(), torch.device("cpu"))
+    return embed(run.model, run.views.test.subset(range(count)), None, run.device, batch=4)

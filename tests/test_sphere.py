@@ -30,6 +30,11 @@ def test_a_zero_vector_has_direction_zero_and_gradient_zero():
     assert embeddings.grad[0].tolist() == [0, 0] and embeddings.grad.isfinite().all()
 
 
+def test_a_norm_that_overflows_shows():
+    assert sphere.directions(torch.full((1, 4), 1e30)).isnan().all()
+    assert sphere.directions(torch.full((1, 4), 1e30, dtype=torch.float64))[0].tolist() == pytest.approx([0.5] * 4)
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_halves_are_raised_and_autocast_is_kept_out(dtype):
     embeddings = torch.randn(6, 64).to(dtype)

@@ -24,7 +24,8 @@ def directions(embeddings: Tensor) -> Tensor:
     lengths = norms(embeddings)
     # The inner `where` keeps 1 / 0 out of the backward pass, the outer one makes value and gradient zero.
     inverse = torch.where(lengths > 0, 1 / torch.where(lengths > 0, lengths, 1), 0)
-    return embeddings * inverse.unsqueeze(-1)
+    # 0 * inf is NaN: a norm that overflows must show, and not pass for a zero vector.
+    return embeddings * (inverse + 0 * lengths).unsqueeze(-1)
 
 
 def products(left: Tensor, right: Tensor) -> Tensor:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from .. import sphere
 from .slopes import attached, check, log1p_sum_exp, rows_to_slopes, wanted
@@ -101,8 +100,8 @@ def cosine_softmax(
 ) -> Tensor:
     """Mean cross-entropy of scaled cosines, the true class's with a margin; (N, D), (N,), weights (C, D) -> scalar."""
     check(embeddings, labels, len(weights))
-    unit, classes = sphere.directions(sphere.raised(embeddings)), sphere.directions(sphere.raised(weights))
-    targets = margin((unit * F.embedding(labels.long(), classes)).sum(-1))
+    unit, classes = sphere.directions(embeddings), sphere.directions(weights)
+    targets = margin((unit * classes.index_select(0, labels.long())).sum(-1))
     return softmax_loss(unit, classes, targets, labels, scale, embeddings=embeddings, weights=weights)
 
 
@@ -111,7 +110,7 @@ def proxy_anchor(
 ) -> Tensor:
     """Proxy anchor loss: soft sums over the batch for each proxy; (N, D), (N,), proxies (C, D) -> scalar."""
     check(embeddings, labels, len(proxies))
-    unit, centres = sphere.directions(sphere.raised(embeddings)), sphere.directions(sphere.raised(proxies))
+    unit, centres = sphere.directions(embeddings), sphere.directions(proxies)
     gradients = wanted(unit, centres)
     with torch.no_grad():
         classes = torch.arange(len(proxies), device=labels.device)
@@ -147,7 +146,7 @@ class LinearClassifier(nn.Module):
     def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
         check(embeddings, labels, len(self.weights))
         raw, weights = sphere.raised(embeddings), sphere.raised(self.weights)
-        targets = (raw * F.embedding(labels.long(), weights)).sum(-1)
+        targets = (raw * weights.index_select(0, labels.long())).sum(-1)
         return softmax_loss(raw, weights, targets, labels, 1.0, embeddings=embeddings, weights=self.weights)
 
     def extra_repr(self) -> str:

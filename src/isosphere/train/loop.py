@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -81,6 +82,8 @@ def prepare(recipe: schema.Recipe, device: torch.device, before: Run | None = No
 
     A run `before` in the same process lends its data, and its compiled network if the model is the same.
     """
+    if recipe.loop.tensorboard and find_spec("tensorboard") is None:
+        raise ValueError("loop.tensorboard needs TensorBoard: pip install 'isosphere[tensorboard]'")
     if recipe.loop.deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # which cuBLAS asks for
         torch.use_deterministic_algorithms(True)

@@ -78,7 +78,11 @@ def restore(run: "Run", saved: dict[str, Any]) -> None:
     run.criterion.load_state_dict(saved["criterion"])
     if run.constraint is not None:
         run.constraint.load_state_dict(saved["constraint"])
+    # How this device runs the optimiser is not the checkpoint's business: it may come from another one.
+    own = [{key: group.get(key) for key in ("lr", "fused", "capturable")} for group in run.optimiser.param_groups]
     run.optimiser.load_state_dict(saved["optimiser"])
+    for group, settings in zip(run.optimiser.param_groups, own, strict=True):
+        group.update(settings)
     run.step = saved["step"]
     torch.set_rng_state(saved["random"])
     if saved["random_cuda"] is not None and run.device.type == "cuda":

@@ -1,0 +1,38 @@
+"""On a GPU: a captured step is the eager step, and a deterministic run resumes bit for bit."""
+
+import pytest
+import torch
+
+from isosphere.train import loop
+from tiny import tiny_recipe
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+
+
+@pytest.mark.parametrize("loss", ["Triplet", "SemiHard", "NPair", "MultiSimilarity", "ArcFace"])
+def test_a_captured_step_is_the_eager_step(loss):
+    changes = {"loss": loss, "loop.precision": "float32", "constraint.radius": "ema", "schedule": "Cosine"}
+    weights = []
+    for compiled in ("false", "true"):
+        run = loop.prepare(tiny_recipe("rendered-sec", changes | {"loop.compile": compiled}), torch.device("cuda"))
+        run.network.train()
+        for batch in loop.training_feed(run):
+            loop.train_step(run, batch.images, batch.labels)
+            run.step += 1
+        weights.append(run.model.state_dict() | run.constraint.state_dict())
+    for name in weights[0]:
+        torch.testing.assert_close(weights[1][name], weights[0][name], rtol=1e-2, atol=1e-3)
+
+
+@pytest.mark.parametrize("loss", ["Triplet", "SemiHard", "MultiSimilarity", "ArcFace"])
+def test_a_deterministic_run_resumes_bit_for_bit(loss, tmp_path, monkeypatch):
+    recipe = tiny_recipe("rendered-sec-ema", {"loss": loss, "loop.deterministic": "true"})
+    loop.fit(recipe, tmp_path / "whole", "cuda")
+    with monkeypatch.context() as patch, pytest.raises(loop.Interrupted):
+        patch.setattr(loop, "_asked_to_stop", lambda run, caught: run.step == 11)
+        loop.fit(recipe, tmp_path / "broken", "cuda")
+    loop.fit(recipe, tmp_path / "broken", "cuda", resume=True)
+    whole, broken = (torch.load(tmp_path / run / "checkpoint.pt", weights_only=True) for run in ("whole", "broken"))
+    for part in ("model", "criterion", "constraint"):
+        assert all(torch.equal(value, broken[part][name]) for name, value in whole[part].items())
+    torch.use_deterministic_algorithms(False)

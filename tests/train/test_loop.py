@@ -1,0 +1,107 @@
+"""What a run writes besides its weights, how its learning rate moves, and that every loss learns."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+
+import ranks
+from isosphere.recipes import schema
+from isosphere.recipes.losses import Loss
+from isosphere.train import loop
+from isosphere.train.schedules import lr_factor
+from tiny import tiny_recipe
+
+
+def test_schedules():
+    steps = schema.MultiStep(at=(0.375, 0.75), factor=0.1)
+    assert [lr_factor(steps, t) for t in (0, 0.374, 0.375, 0.74, 0.75)] == pytest.approx([1, 1, 0.1, 0.1, 0.01])
+    cosine = schema.Cosine(final=0.001)
+    for t in (0.0, 0.25, 0.5, 1.0):
+        assert lr_factor(cosine, t) == pytest.approx(0.001 + 0.999 * (1 + math.cos(math.pi * t)) / 2)
+    assert lr_factor(schema.Constant(), 0.7) == 1
+
+
+def test_the_journal_has_every_step_with_lr_and_norms(tmp_path):
+    recipe = tiny_recipe("rendered-sec", {"schedule.at": "0.5", "optimiser.lr": 0.002, "optimiser.backbone_lr": 0.001})
+    loop.fit(recipe, tmp_path / "run", "cpu")
+    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").open()]
+    steps = [line for line in lines if line["kind"] == "train"]
+    assert [line["step"] for line in steps] == list(range(1, 21))
+    assert [line["lr"] for line in steps] == pytest.approx([0.002] * 10 + [0.0002] * 10)
+    for line in steps:
+        assert line["loss"] == pytest.approx(line["metric"] + line["penalty"], rel=1e-5)
+        assert line["norm_min"] <= line["norm_mean"] <= line["norm_max"]
+        assert line["norm_cv"] == pytest.approx(math.sqrt(line["norm_variance"]) / line["norm_mean"], rel=1e-4)
+        # SEC with the batch's radius is eta times the variance of the norms.
+        assert line["penalty"] == pytest.approx(recipe.constraint.eta * line["norm_variance"], rel=1e-3)
+
+
+def test_snapshots_hold_norms_and_directions_of_a_fixed_subset(tmp_path):
+    loop.fit(tiny_recipe("rendered", {"loop.snapshot_every": 10, "loop.snapshot_images": 9}), tmp_path / "run", "cpu")
+    files = sorted((tmp_path / "run" / "snapshots").iterdir())
+    assert [file.name for file in files] == ["step-0000010.npz", "step-0000020.npz"]
+    first, second = (np.load(file) for file in files)
+    assert first["directions"].shape == (9, 16) and first["norms"].shape == (9,)
+    np.testing.assert_array_equal(first["indices"], second["indices"])
+    np.testing.assert_allclose(np.linalg.norm(first["directions"].astype(float), axis=1), 1, atol=2e-3)
+    assert not np.allclose(first["directions"], second["directions"])
+
+
+def test_tensorboard_gets_the_same_numbers(tmp_path):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    loop.fit(tiny_recipe("rendered", {"loop.tensorboard": "true"}), tmp_path / "run", "cpu")
+    events = EventAccumulator(str(tmp_path / "run" / "tensorboard"))
+    events.Reload()
+    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").open()]
+    wanted = [line["loss"] for line in lines if line["kind"] == "train"]
+    assert [event.value for event in events.Scalars("train/loss")] == pytest.approx(wanted)
+    assert "test/recall@1" in events.Tags()["scalars"]
+
+
+def test_tensorboard_that_is_not_installed_is_said_before_anything_is_written(tmp_path, monkeypatch):
+    monkeypatch.setattr(loop, "find_spec", lambda name: None)
+    with pytest.raises(ValueError, match=r"pip install 'isosphere\[tensorboard\]'"):
+        loop.fit(tiny_recipe("rendered", {"loop.tensorboard": "true"}), tmp_path / "run", "cpu")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("kind", [kind.__name__ for kind in Loss.__args__])
+def test_every_loss_of_the_registry_trains(kind):
+    """Ten steps on one batch lower the loss, so build, criterion and gradients fit together."""
+    changes = {"loss": kind, "optimiser.lr": 0.01, "schedule": "Constant"}
+    changes |= {"batches.per_class": 2} if kind == "NTXent" else {}
+    run = loop.prepare(tiny_recipe("rendered-sec-relative", changes), torch.device("cpu"))
+    batch = next(iter(loop.training_feed(run)))
+    losses = [float(loop.train_step(run, batch.images, batch.labels)["loss"]) for _ in range(10)]
+    assert losses[-1] < losses[0]
+
+
+def test_a_seed_gives_the_same_start_and_batches_whatever_the_arm():
+    arms = [tiny_recipe(f"rendered{arm}", {"seed": 3}) for arm in ("", "-sec", "-sec-relative", "-balanced")]
+    runs = [loop.prepare(recipe, torch.device("cpu")) for recipe in arms]
+    for run in runs[1:]:
+        for name, value in runs[0].model.state_dict().items():
+            assert torch.equal(value, run.model.state_dict()[name])
+        for one, other in zip(loop.training_feed(runs[0]), loop.training_feed(run), strict=True):
+            assert torch.equal(one.images, other.images) and torch.equal(one.labels, other.labels)
+
+
+def test_a_run_before_lends_its_data_and_changes_nothing(tmp_path):
+    first, second = tiny_recipe("rendered"), tiny_recipe("rendered-sec")
+    alone = loop.fit(second, tmp_path / "alone", "cpu")["last"]
+    before = loop.prepare(first, torch.device("cpu"))
+    loop.train(before, tmp_path / "before")
+    run = loop.prepare(second, torch.device("cpu"), before)
+    assert run.views is before.views
+    assert loop.train(run, tmp_path / "after")["last"] == alone
+
+
+def test_evaluation_is_shared_by_the_ranks():
+    """25 images do not divide by two: the last row of the odd rank is padding, and must not be seen."""
+    wanted = ranks.embeddings_of_all(25)
+    for found in ranks.on_ranks(2, ranks.embeddings_of_all, 25):
+        torch.testing.assert_close(found, wanted)
