@@ -179,7 +179,7 @@ def main() -> None:
         if number is None:
             raise
         if os.environ.get("RANK", "0") == "0":
-            message = error.format_message() if hasattr(error, "format_message") else str(error)
+            message = error.format_message() if hasattr(error, "format_message") else str(error) or "interrupted"
             note(" ".join(message.split()))
         sys.exit(number)
 
@@ -190,6 +190,8 @@ def exit_code(error: Exception) -> int | None:
         return 2
     if hasattr(error, "signal"):  # the loop's Interrupted
         return 128 + error.signal
+    if type(error).__name__ == "Abort":  # Ctrl-C anywhere else
+        return 130
     if isinstance(error, (ValueError, FileNotFoundError, NotADirectoryError)):
         return 2
     if isinstance(error, OSError) or type(error).__name__ == "NonFiniteLoss":

@@ -79,7 +79,7 @@ def test_a_signal_saves_and_exits_cleanly(tmp_path, number):
     code, told = run_until(command("rendered", "--out", str(folder), **{"loop.steps": 10**6}), folder, 12, number)
     assert code == 128 + number
     step = weights(folder)["step"]
-    assert f"stopped and saved at step {step} of 1000000" in " ".join(told.split())
+    assert f"stopped and saved at step {step} of 1000000; go on with --resume {folder}" in " ".join(told.split())
     assert last_step(folder) == step and "Traceback" not in told
 
 

@@ -4,6 +4,7 @@ Every rank computes the whole loss on the gathered batch. Its backward pass keep
 size, so that DDP's mean over ranks is the gradient of the whole batch.
 """
 
+import atexit
 import os
 
 import torch
@@ -32,6 +33,7 @@ def pick_device(name: str) -> torch.device:
         raise ValueError("no CUDA device here; use --device cpu")
     if "WORLD_SIZE" in os.environ and not dist.is_initialized():
         dist.init_process_group("nccl" if name == "cuda" else "gloo")
+        atexit.register(dist.destroy_process_group)
     if name == "cuda":
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)))
     return torch.device(name)

@@ -148,7 +148,8 @@ def _train(run: Run, journal: Journal, caught: list[int]) -> dict[str, float]:
         if run.step % loop.save_every == 0 or final or stopping:
             _save(run, journal, found)
         if stopping and not final:
-            raise Interrupted(f"stopped and saved at step {run.step} of {loop.steps}", caught[0] if caught else 15)
+            told = f"stopped and saved at step {run.step} of {loop.steps}; go on with --resume {journal.folder}"
+            raise Interrupted(told, caught[0] if caught else signal.SIGTERM)
     return last or _evaluate(run, journal, clustering=True)  # nothing was left to train
 
 
@@ -216,6 +217,8 @@ def _evaluate(run: Run, journal: Journal, clustering: bool = False) -> dict[str,
         run.model, run.views.test, run.views.test_view, run.device, run.recipe.loop.workers,
         autocast=evaluate.half_precision(run.recipe.loop, run.device),
     )  # fmt: skip
+    if not bool(embeddings.isfinite().all()):
+        _stop_diverged(run.step, "embeddings of test images are not finite", {})
     if not journal.active:
         return {}
     views = run.views
@@ -250,9 +253,9 @@ def _stop_if_not_finite(run: Run, found: dict[str, Tensor]) -> None:
 
 
 def _stop_diverged(step: int, reason: str, found: dict[str, Tensor]) -> NoReturn:
-    told = ", ".join(f"{name} {float(value):.4g}" for name, value in found.items())
+    told = "".join(f", {name} {float(value):.4g}" for name, value in found.items())
     raise NonFiniteLoss(
-        f"training diverged at step {step}: {reason} ({told}); the last checkpoint is untouched. "
+        f"training diverged at step {step}: {reason}{told}; the last checkpoint is untouched. "
         "Try a smaller learning rate (--optimiser.lr), gradient clipping (--loop.clip 1.0), or --loop.precision float32"
     )
 
@@ -276,12 +279,13 @@ def _save(run: Run, journal: Journal, found: dict[str, Tensor]) -> None:
 
 @contextlib.contextmanager
 def _signals() -> Iterator[list[int]]:
-    """Collect Ctrl-C and SIGTERM while training; the second one is let through."""
+    """Collect Ctrl-C and SIGTERM while training; the second one acts at once."""
     caught: list[int] = []
 
     def remember(number: int, frame: object) -> None:
         if caught:
             signal.signal(number, before[number])
+            signal.raise_signal(number)
         caught.append(number)
 
     if threading.current_thread() is not threading.main_thread():
