@@ -104,6 +104,7 @@ def test_resume_goes_on_from_the_folder_alone(trained):
         ("train photos", "data.root is empty"),
         ("train rendered --model.backbone resnet51", "no backbone 'resnet51' in timm or torchvision"),
         ("train rendered --model.weights gone.pth", "no weight file gone.pth"),
+        ("train rendered --model.freeze_bn true", "freeze_bn needs trained statistics to keep"),
         ("train rendered --data.classes 20 --batches.size 120", "needs 30 classes, but there are 10"),
         ("train rendered --device tpu", "device is auto, cpu or cuda, not tpu"),
         ("train --resume nowhere", "nowhere is not a run folder"),
@@ -118,6 +119,13 @@ def test_bad_input_is_one_line_and_nothing_is_written(words, message, tmp_path):
     done = isosphere(*words.split(), folder=tmp_path, code=2)
     assert message in done.stderr and len(done.stderr.strip().splitlines()) == 1, done.stderr
     assert not list(tmp_path.iterdir())
+
+
+def test_recipes_are_listed_by_group_by_beginning_and_by_field(tmp_path):
+    overview = isosphere("recipes", folder=tmp_path).stdout
+    assert "paper-inshop-ms" in overview and "NAME-sec-relative" in overview and "cub200-ms-sec" not in overview
+    assert "cub200-ms-sec-relative" in isosphere("recipes", "cub200-m", folder=tmp_path).stdout
+    assert "--constraint.eta" in isosphere("recipes", "rendered-sec", folder=tmp_path).stdout
 
 
 def test_a_run_is_never_overwritten(trained):

@@ -128,28 +128,34 @@ def inspect(
 
 
 def recipes(
-    name: Annotated[str, typer.Argument(help="a recipe; none lists them all")] = "",
+    name: Annotated[str, typer.Argument(help="a recipe, or how the names of some begin; none gives an overview")] = "",
 ) -> None:
     """List the recipes, or show every field of one with the reason for it."""
     from rich.console import Console
     from rich.table import Table
 
-    from isosphere.recipes import RECIPES, find, options
+    from isosphere.recipes import RECIPES, SUFFIXES, find, options
 
-    table = Table("option" if name else "recipe", box=None, title_justify="left")
-    table.columns[0].no_wrap = True
-    if name:
+    console, table = Console(), Table(box=None, title_justify="left", show_header=False)
+    table.add_column(no_wrap=True)
+    if not name:
+        plain = [key for key in RECIPES if f"{key}-sec" in RECIPES and not key.endswith("-sec")]
+        for key in plain:
+            table.add_row(key, RECIPES[key].claim.split(":")[0])
+        table.add_row("", "")
+        for suffix, claim in SUFFIXES.items():
+            table.add_row(f"NAME{suffix}", claim)
+        console.print("Each name may end in one of those below; `isosphere recipes cub200` lists all that begin so.\n")
+    elif name in RECIPES or not any(key.startswith(name) for key in RECIPES):
         recipe = find(name, {})
         table.title = f"{name}: {recipe.claim}"
-        table.add_column("value")
-        table.add_column("why")
         for field, kind, value, reason in options.describe(recipe):
-            table.add_row(f"--{field}", value, f"{reason} [dim]{kind}[/dim]")
+            table.add_row(f"--{field}", value, f"{' '.join(reason.split())} [dim]{kind}[/dim]")
     else:
-        table.add_column("claim")
         for key, recipe in RECIPES.items():
-            table.add_row(key, recipe.claim)
-    Console().print(table, highlight=False)
+            if key.startswith(name):
+                table.add_row(key, recipe.claim)
+    console.print(table, highlight=False)
 
 
 COMMANDS = {

@@ -1,7 +1,7 @@
 """Named recipes, and how to change and read them."""
 
 from isosphere.recipes.options import RecipeError, override
-from isosphere.recipes.retrieval import RETRIEVAL
+from isosphere.recipes.retrieval import RETRIEVAL, SUFFIXES
 from isosphere.recipes.schema import Recipe
 
 RECIPES: dict[str, Recipe] = {**RETRIEVAL}
@@ -18,4 +18,4 @@ def find(name: str, changes: dict[str, str]) -> Recipe:
     return override(RECIPES[name], changes)
 
 
-__all__ = ["RECIPES", "Recipe", "RecipeError", "find", "override"]
+__all__ = ["RECIPES", "SUFFIXES", "Recipe", "RecipeError", "find", "override"]

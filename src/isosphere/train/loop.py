@@ -84,6 +84,8 @@ def prepare(recipe: schema.Recipe, device: torch.device, before: Run | None = No
     """
     if recipe.loop.tensorboard and find_spec("tensorboard") is None:
         raise ValueError("loop.tensorboard needs TensorBoard: pip install 'isosphere[tensorboard]'")
+    if recipe.model.freeze_bn and recipe.model.weights is None:
+        raise ValueError("freeze_bn needs trained statistics to keep: name a weight file with --model.weights")
     if recipe.loop.deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # which cuBLAS asks for
         torch.use_deterministic_algorithms(True)
