@@ -166,6 +166,12 @@ def status(field: str) -> int:
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field + ":"))
 
 
+def processor() -> str:
+    """The CPU's model name, as Linux knows it."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
 def limit_memory() -> None:
     """Make allocations beyond nine tenths of the free memory fail, lest a contestant bring the machine down."""
     lines = Path("/proc/meminfo").read_text().splitlines()
@@ -315,7 +321,7 @@ def main() -> int:
     missed = sum(row.missed for row in rows) + sum(value >= IN_A_GRAPH_MS for value in graphs.values()) + len(failed)
     console.print(f"[red]{missed} target(s) missed[/]" if missed else "all targets reached")
     if options.json:
-        hardware = torch.cuda.get_device_name() if options.device == "cuda" else platform.processor()
+        hardware = torch.cuda.get_device_name() if options.device == "cuda" else processor()
         peer = pytorch_metric_learning.__version__
         versions = {"python": platform.python_version(), "torch": torch.__version__, "pytorch-metric-learning": peer}
         record = {

@@ -6,11 +6,15 @@
 
 import argparse
 import json
+import os
+import platform
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
 
 import torch
 from rich.console import Console
@@ -65,6 +69,21 @@ def resident(field: str) -> float:
     """Resident memory of this process in GiB, VmRSS now or VmHWM at its peak (Linux)."""
     with open("/proc/self/status") as status:
         return next(int(line.split()[1]) for line in status if line.startswith(field)) / 2**20
+
+
+def processor() -> str:
+    """The CPU's model name, as Linux knows it."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+def circumstances(device: str, peers: bool) -> dict:
+    """The versions and the hardware that the numbers depend on."""
+    names = ("numpy", *(("faiss-cpu", "scikit-learn") if peers else ()))
+    versions = {"python": platform.python_version(), "torch": torch.__version__}
+    name = torch.cuda.get_device_name() if device == "cuda" else processor()
+    hardware = dict(device=device, name=name, cores=os.cpu_count(), threads=torch.get_num_threads())
+    return dict(versions=versions | {name: version(name) for name in names}, hardware=hardware)
 
 
 def against_peers(repeats: int) -> list[dict]:
@@ -150,7 +169,7 @@ def main() -> int:
         table.add_row(row["name"], *numbers, row["target"], "reached" if row["reached"] else "[red]MISSED[/red]")
     Console(width=140).print(table)
     if options.json:
-        about = dict(device=options.device, size=options.size, torch=torch.__version__)
+        about = dict(device=options.device, size=options.size) | circumstances(options.device, peers)
         with open(options.json, "w") as file:
             json.dump(about | dict(rows=rows), file, indent=1)
     return 0 if all(row["reached"] for row in rows) else 1

@@ -57,29 +57,47 @@ def our_loop(recipes: list[schema.Recipe]) -> list[dict[str, Any]]:
     return traces
 
 
-def plain_ddp_loop(embeddings: torch.Tensor, labels: torch.Tensor, steps: int) -> dict[str, Any]:
-    """Somebody else's loop: DDP, a cosine head on local samples, a pair loss through `gather`, SEC with its sync."""
+PLAIN_LOOPS = {
+    "triplet": lambda: isosphere.TripletLoss(),
+    "semi-hard": lambda: isosphere.SemiHardTripletLoss(),
+    "n-pair": lambda: isosphere.NPairLoss(),
+    "multi-similarity": lambda: isosphere.MultiSimilarityLoss(),
+    "contrastive": lambda: isosphere.ContrastiveLoss(),
+    "supcon": lambda: isosphere.SupConLoss(),
+    "nt-xent": lambda: isosphere.NTXentLoss(),
+    "proxy-anchor": lambda: isosphere.ProxyAnchorLoss(6, 10),
+    "softmax": lambda: isosphere.LinearClassifier(6, 10),
+    "arcface": lambda: isosphere.CosineClassifier(6, 10, isosphere.ArcFace(0.3), scale=8),
+}
+LOCAL = ("softmax", "arcface")  # means over samples: exact under DDP without a gather
+
+
+def plain_ddp_loops(embeddings: torch.Tensor, labels: torch.Tensor, steps: int) -> dict[str, dict[str, Any]]:
+    """Somebody else's loop for each kind of criterion: DDP, `gather` for pair losses, SEC with its own sync."""
     rank, world = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
-    torch.manual_seed(0)
-    head = isosphere.CosineClassifier(6, 5, isosphere.ArcFace(0.3), scale=8).double()
-    parts = nn.ModuleDict({"model": nn.Linear(embeddings.shape[1], 6).double(), "head": head})
-    network, head = parts["model"], parts["head"]
-    if world > 1:
-        network, head = DistributedDataParallel(network), DistributedDataParallel(head)
-    pairs, sec = isosphere.MultiSimilarityLoss(), isosphere.SEC(0.5, radius="ema", rho=0.2).double()
-    optimiser = torch.optim.SGD(parts.parameters(), lr=0.1, momentum=0.9)
     rows = len(labels) // world
     mine = slice(rank * rows, (rank + 1) * rows)
-    first: dict[str, torch.Tensor] = {}
-    for _ in range(steps):
-        optimiser.zero_grad()
-        raw = network(embeddings[mine])
-        loss = head(raw, labels[mine]) + pairs(*isosphere.gather(raw, labels[mine])) + sec(raw)
-        loss.backward()
-        first = first or {name: value.grad.clone() for name, value in parts.named_parameters()}
-        optimiser.step()
-    weights = {name: value.detach() for name, value in parts.named_parameters()}
-    return {"gradients": first, "weights": weights, "constraint": sec.state_dict()}
+    traces = {}
+    for name, make in PLAIN_LOOPS.items():
+        torch.manual_seed(0)
+        parts = nn.ModuleDict({"model": nn.Linear(embeddings.shape[1], 6), "criterion": make()}).double()
+        network, criterion = parts["model"], parts["criterion"]
+        if world > 1:
+            network = DistributedDataParallel(network)
+            criterion = DistributedDataParallel(criterion) if name in LOCAL else criterion
+        sec = isosphere.SEC(0.5, radius="ema", rho=0.2).double()
+        optimiser = torch.optim.SGD(parts.parameters(), lr=0.05, momentum=0.9)
+        first: dict[str, torch.Tensor] = {}
+        for _ in range(steps):
+            optimiser.zero_grad()
+            raw, own = network(embeddings[mine]), labels[mine]
+            loss = criterion(raw, own) if name in LOCAL else criterion(*isosphere.gather(raw, own))
+            (loss + sec(raw)).backward()
+            first = first or {path: value.grad.clone() for path, value in parts.named_parameters()}
+            optimiser.step()
+        weights = {path: value.detach() for path, value in parts.named_parameters()}
+        traces[name] = {"gradients": first, "weights": weights, "constraint": sec.state_dict()}
+    return traces
 
 
 def _parameters(*modules: nn.Module) -> list[tuple[str, nn.Parameter]]:
@@ -108,3 +126,14 @@ def embeddings_of_all(count: int) -> torch.Tensor:
     """What evaluation sees of so many test images, gathered from all ranks."""
     run = prepare(tiny_recipe(), torch.device("cpu"))
     return embed(run.model, run.views.test.subset(range(count)), None, run.device, batch=4)
+
+
+def synced_activation() -> torch.Tensor:
+    """A batch norm of timm that contains its activation, synchronised where there are ranks, on this rank's rows."""
+    from timm.layers import BatchNormAct2d
+
+    from isosphere.train.distributed import synchronise_batch_norm
+
+    images = torch.arange(64.0, dtype=torch.float64).sin().view(8, 2, 2, 2)
+    mine = images.chunk(dist.get_world_size())[dist.get_rank()] if dist.is_initialized() else images
+    return synchronise_batch_norm(nn.Sequential(BatchNormAct2d(2)).double())(mine).detach()

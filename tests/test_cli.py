@@ -44,7 +44,7 @@ def photos(tmp_path_factory) -> Path:
 def trained(photos, tmp_path_factory) -> Path:
     """A run on the photographs: the whole walk of a user."""
     folder = tmp_path_factory.mktemp("walk")
-    done = isosphere("train", photos, "--out", "run", *PHOTOS.split(), folder=folder)
+    done = isosphere("train", photos, "--out", "run", "--seed", "3", *PHOTOS.split(), folder=folder)
     assert "run folder: run" in done.stdout and "R@1" in done.stdout
     return folder / "run"
 
@@ -85,9 +85,68 @@ def test_embed_and_inspect(trained, photos):
     np.testing.assert_allclose(np.load(trained.parent / "flat.npy"), embeddings[15:20], rtol=1e-4, atol=1e-5)
 
 
-def test_resume_goes_on_from_the_folder_alone(trained):
+def test_resume_goes_on_from_the_folder_alone_and_a_finished_run_stays_as_it_is(trained):
+    before = {file.name: file.read_bytes() for file in trained.iterdir()}
     done = isosphere("train", "--resume", trained, folder=trained.parent)
     assert "R@1" in done.stdout
+    assert {file.name: file.read_bytes() for file in trained.iterdir()} == before
+
+
+def test_evaluate_on_other_images(trained, photos):
+    told = isosphere("evaluate", trained, "--data", photos, folder=trained.parent).stdout
+    assert "all classes of" in told and "never seen" not in told
+    done = isosphere("evaluate", trained, "--data", photos / "class3", folder=trained.parent, code=2)
+    assert "holds no class folder" in done.stderr
+
+
+def test_inspect_of_odd_files(tmp_path):
+    generator = np.random.default_rng(0)
+    np.save(tmp_path / "e.npy", generator.normal(size=(12, 4)))
+    np.save(tmp_path / "names.npy", np.array(["cat", "dog", "owl"] * 4))
+    np.save(tmp_path / "half.npy", np.arange(12) / 2)
+    np.save(tmp_path / "short.npy", np.arange(5))
+    np.save(tmp_path / "objects.npy", np.array([{}], dtype=object), allow_pickle=True)
+    np.save(tmp_path / "zero.npy", np.zeros((12, 4)))
+    np.savez(tmp_path / "many.npz", a=np.zeros(3), b=np.zeros(3))
+    (tmp_path / "empty.npy").touch()
+    bad = generator.normal(size=(12, 4))
+    bad[7, 1] = np.nan
+    np.save(tmp_path / "nan.npy", bad)
+    assert "12 embeddings, 3 classes" in isosphere("inspect", "e.npy", "names.npy", folder=tmp_path).stdout
+    assert "all embeddings are zero" in isosphere("inspect", "zero.npy", "names.npy", folder=tmp_path).stdout
+    for words, message in {
+        ("e.npy", "half.npy"): "integers",
+        ("e.npy", "short.npy"): "12",
+        ("objects.npy", "names.npy"): "objects.npy is not a plain .npy array",
+        ("many.npz", "names.npy"): "many.npz holds several arrays",
+        ("empty.npy", "names.npy"): "empty.npy is not a plain .npy array",
+        ("nan.npy", "names.npy"): "row 7",
+    }.items():
+        done = isosphere("inspect", *words, folder=tmp_path, code=2)
+        assert message in done.stderr and len(done.stderr.strip().splitlines()) == 1, done.stderr
+
+
+def test_damaged_run_folders(trained, tmp_path):
+    import shutil
+
+    run = tmp_path / "run"
+    shutil.copytree(trained, run)
+    saved = torch.load(run / "checkpoint.pt", weights_only=True)
+    saved["model"].pop("head.1.weight")
+    torch.save(saved, run / "checkpoint.pt")
+    assert "does not fit the model of its recipe" in isosphere("evaluate", run, folder=tmp_path, code=2).stderr
+    (run / "checkpoint.pt").write_text("junk\n")
+    assert "not a checkpoint that can be read safely" in isosphere("evaluate", run, folder=tmp_path, code=2).stderr
+    (run / "recipe.json").write_text("{")
+    assert "recipe.json is not a recipe" in isosphere("train", "--resume", run, folder=tmp_path, code=2).stderr
+
+
+def test_the_demo_compares_two_runs(tmp_path):
+    done = isosphere("demo", "--steps", "1", folder=tmp_path)
+    for word in ("demo-rendered ", "demo-rendered-sec ", "R@8", "MAP@R", "NMI", "F1", "variance"):
+        assert word in done.stdout
+    for name in ("demo-rendered", "demo-rendered-sec"):
+        assert f"run folder: runs/{name}" in done.stdout and (tmp_path / "runs" / name / "result.json").exists()
 
 
 @pytest.mark.parametrize(
@@ -111,7 +170,18 @@ def test_resume_goes_on_from_the_folder_alone(trained):
         ("evaluate nowhere", "no checkpoint"),
         ("inspect nowhere.npy nowhere.npy", "no such file: nowhere.npy"),
         ("recipes renderd", "did you mean rendered?"),
-        ("embed nowhere photos --out e.csv", "--out must end in .npy"),
+        ("embed nowhere photos --out e.csv", "--out must be a .npy file"),
+        ("embed nowhere photos --out gone/e.npy", "in a folder that exists"),
+        ("train rendered --optimiser.lr -1", "optimiser: lr must be above 0, not -1.0"),
+        ("train rendered --loop.clip 0", "loop: clip must be above 0, not 0.0"),
+        ("train rendered --data.shift -3", "data: shift must be at least 0, not -3"),
+        ("train rendered --model.dim 0", "model: dim must be at least 1, not 0"),
+        ("train rendered --seed -1", "recipe: seed must be at least 0, not -1"),
+        ("train rendered --loss NTXent", "NTXent needs --batches.per_class 2; for any other number use SupCon"),
+        ("train rendered --model.backbone vit_tiny_patch16_224", "cannot take images of 32 x 32 pixels"),
+        ("train rendered --model.backbone squeezenet1_0", "squeezenet1_0 has no linear classifier"),
+        ("train rendered --resume nowhere", "goes on with that folder's own recipe: leave out rendered"),
+        ("train --resume nowhere --out here", "leave out --out"),
         ("trian", "No such command"),
     ],
 )

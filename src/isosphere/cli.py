@@ -21,17 +21,13 @@ def demo(
 
     from isosphere.recipes import find
     from isosphere.report import comparison
-    from isosphere.train.loop import fit
+    from isosphere.train.reproduce import run_many
 
     changes = {"loop.steps": str(steps)} if steps else {}
-    results = {}
-    for name in ("rendered", "rendered-sec"):
-        folder = free_folder(out, f"demo-{name}")
-        results[str(folder)] = fit(find(name, changes), folder, device)
-    console = Console()
-    console.print(comparison(results))
-    for folder in results:
-        console.print(f"run folder: {folder}", highlight=False)
+    recipes = {free_folder(out, f"demo-{name}"): find(name, changes) for name in ("rendered", "rendered-sec")}
+    Console().print(comparison(run_many(recipes, device)))
+    for folder in recipes:
+        print(f"run folder: {folder}")
 
 
 def train(
@@ -47,23 +43,23 @@ def train(
     shows all fields with their reasons. Under torchrun the batch is shared by all processes:
     `torchrun --nproc-per-node 2 -m isosphere train NAME`.
     """
-    from isosphere.recipes import RECIPES, RecipeError, find, options, override, schema
+    from isosphere.recipes import RECIPES, RecipeError, find, override, schema
     from isosphere.train.loop import fit
 
     # Without a name, the first field to change is taken for it.
     words, what = ([what, *context.args], "") if what.startswith("--") else (context.args, what)
     changes = parse_changes(words)
     if resume is not None:
-        recipe = override(read_recipe(resume), changes)
-        if what and what in RECIPES and options.differences(override(RECIPES[what], changes), recipe):
-            raise RecipeError(f"{resume} was made with another recipe than {what}; leave the name out to go on with it")
-        folder = resume
+        if what or out is not None:
+            raise RecipeError(f"--resume {resume} goes on with that folder's own recipe: leave out {what or '--out'}")
+        recipe, folder = override(read_recipe(resume), changes), resume
     else:
         if not what:
             raise RecipeError("name a recipe or a folder of images (`isosphere recipes` lists the recipes)")
         if what not in RECIPES and Path(what).exists():
             recipe = override(find("photos-sec", {"data.root": what}), changes)
-            what = f"{Path(what).resolve().stem}-sec"
+            path = Path(what).resolve()
+            what = f"{path.name if path.is_dir() else path.stem}-sec"
         else:
             recipe = find(what, changes)
         if out is not None and out.exists() and any(out.iterdir()):
@@ -75,8 +71,8 @@ def train(
 
         from isosphere.report import comparison
 
-        Console().print(comparison({str(folder): result}))
-        Console().print(f"run folder: {folder}", highlight=False)
+        Console().print(comparison({folder: result}))
+        print(f"run folder: {folder}")
         if isinstance(recipe.data, schema.Folder) and recipe.model.weights is None:
             note(f"{recipe.model.backbone} began from scratch; --model.backbone and --model.weights begin better")
 
@@ -89,12 +85,12 @@ def evaluate(
     """Measure a trained run on its test classes, or on other images."""
     from rich.console import Console
 
-    from isosphere.report import comparison
-    from isosphere.train.evaluate import embed_images, load_run, measure
+    from isosphere.report import SEEN_NEVER, comparison
+    from isosphere.train.evaluate import load_run, measure_run
 
-    loaded = load_run(run, device)
-    images, embeddings = embed_images(loaded, None if data is None else str(data))
-    Console().print(comparison({str(run): {"last": measure(embeddings, images.labels)}}))
+    title = SEEN_NEVER if data is None else f"all classes of {data}"
+    found = measure_run(load_run(run, device), None if data is None else str(data))
+    Console().print(comparison({run: {"last": found}}, title))
 
 
 def embed(
@@ -104,13 +100,11 @@ def embed(
     device: Device = "auto",
 ) -> None:
     """Write the raw embeddings of a folder of images: OUT.npy, OUT.labels.npy and OUT.paths.txt."""
-    from isosphere.train.evaluate import embed_images, load_run, write_embeddings
+    from isosphere.train.evaluate import embed_files, load_run
 
-    if out.suffix != ".npy":
-        raise ValueError(f"--out must end in .npy, not {out}")
-    loaded = load_run(run, device)
-    image_set, embeddings = embed_images(loaded, str(images))
-    for path in write_embeddings(out, image_set, embeddings):
+    if out.suffix != ".npy" or not out.parent.is_dir():
+        raise ValueError(f"--out must be a .npy file in a folder that exists, not {out}")
+    for path in embed_files(load_run(run, device), str(images), out):
         print(path)
 
 
@@ -184,9 +178,9 @@ def main() -> None:
         number = exit_code(error)
         if number is None:
             raise
-        if os.environ.get("RANK", "0") == "0":
-            message = error.format_message() if hasattr(error, "format_message") else str(error) or "interrupted"
-            note(" ".join(message.split()))
+        message = error.format_message() if hasattr(error, "format_message") else str(error) or "interrupted"
+        rank = f"rank {os.environ['RANK']}: " if "RANK" in os.environ else ""
+        note(rank + " ".join(message.split()))
         sys.exit(number)
 
 
@@ -242,4 +236,7 @@ def read_recipe(run: Path):
     path = run / "recipe.json"
     if not path.is_file():
         raise FileNotFoundError(f"{run} is not a run folder: it has no recipe.json")
-    return options.from_dict(schema.Recipe, json.loads(path.read_text(encoding="utf-8")))
+    try:
+        return options.from_dict(schema.Recipe, json.loads(path.read_text(encoding="utf-8")))
+    except ValueError as error:
+        raise ValueError(f"{path} is not a recipe of this version: {error}") from error

@@ -2,30 +2,41 @@
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich import box
 from rich.table import Table
 
-RECALLS = {f"recall@{k}": f"R@{k}" for k in (1, 2, 4, 8)}
-METRICS = {**RECALLS, "map@r": "MAP@R", "nmi": "NMI", "f1": "F1"}
+if TYPE_CHECKING:
+    import torch
+
+CLUSTERING = {"map@r": "MAP@R", "nmi": "NMI", "f1": "F1"}
 NORMS = {"norm_mean": "norm", "norm_variance": "variance"}
+SEEN_NEVER = "test classes, never seen in training; metrics in %"
 SPREAD = 0.05
 """Coefficient of variation under which norms count as equal: one deviation turns a tenth more or less (Eq. 6)."""
 
 
-def comparison(results: Mapping[str, Mapping[str, Any]]) -> Table:
+def comparison(results: Mapping[Path, Mapping[str, Any]], title: str = SEEN_NEVER) -> Table:
     """A table of runs side by side: test metrics in percent and the norms, from what each result.json holds."""
-    title = "test classes, never seen in training; metrics in %"
-    table = Table("run", *METRICS.values(), *NORMS.values(), title=title, box=box.SIMPLE, padding=(0, 1, 0, 0))
+    metrics = _columns([result["last"] for result in results.values()])
+    table = Table("run", *metrics.values(), *NORMS.values(), title=title, box=box.SIMPLE, padding=(0, 1, 0, 0))
     for column in table.columns[1:]:
         column.justify, column.no_wrap = "right", True
     for folder, result in results.items():
         last = result["last"]
-        shown = [f"{100 * last[name]:.1f}" if name in last else "-" for name in METRICS]
-        table.add_row(Path(folder).name, *shown, *[f"{last[name]:.3g}" for name in NORMS])
+        shown = [f"{100 * last[name]:.1f}" if name in last else "-" for name in metrics]
+        table.add_row(folder.name, *shown, *[f"{last[name]:.3g}" for name in NORMS])
+    if any(result["last"].get("singletons") for result in results.values()):
+        table.caption = "queries without another image of their class count as wrong"
     return table
+
+
+def _columns(found: list[Mapping[str, float]]) -> dict[str, str]:
+    """The recalls that any of them has, in order, and the other metrics."""
+    recalls = sorted({int(name.split("@")[1]) for one in found for name in one if name.startswith("recall@")})
+    return {f"recall@{k}": f"R@{k}" for k in recalls} | CLUSTERING
 
 
 def inspection(embeddings_file: Path, labels_file: Path) -> Iterator[Table | str]:
@@ -36,14 +47,16 @@ def inspection(embeddings_file: Path, labels_file: Path) -> Iterator[Table | str
     from isosphere.metrics.retrieval import first_is_right
     from isosphere.sphere import norms
 
-    embeddings, labels = (torch.from_numpy(_array(path)) for path in (embeddings_file, labels_file))
+    embeddings, labels = (_tensor(path) for path in (embeddings_file, labels_file))
     found = retrieval_metrics(embeddings, labels) | clustering_metrics(embeddings, labels)
     lengths = norms(embeddings)
-    mean, spread = float(lengths.mean()), float(lengths.std(correction=0) / lengths.mean())
+    mean = float(lengths.mean())
+    spread = float(lengths.std(correction=0)) / mean if mean else 0.0
 
     size = f"{len(embeddings)} embeddings, {len(labels.unique())} classes"
-    table = Table(*METRICS.values(), title=f"{size}; metrics in %")
-    table.add_row(*[f"{100 * found[name]:.2f}" for name in METRICS])
+    metrics = _columns([found])
+    table = Table(*metrics.values(), title=f"{size}; metrics in %")
+    table.add_row(*[f"{100 * found[name]:.2f}" for name in metrics])
     yield table
     if found["singletons"]:
         yield f"{found['singletons']} queries have no other image of their class; they count as wrong"
@@ -65,6 +78,8 @@ def inspection(embeddings_file: Path, labels_file: Path) -> Iterator[Table | str
 
 def verdict(mean: float, spread: float) -> str:
     """Whether SEC could matter for norms of this mean and coefficient of variation, in a sentence."""
+    if mean == 0:
+        return "all embeddings are zero: there is nothing to train on"
     if abs(mean - 1) < 1e-3 and spread < 1e-3:
         return "all norms are 1: these embeddings are normalised already; give the raw ones to see what SEC could do"
     if spread < SPREAD:
@@ -76,10 +91,20 @@ def verdict(mean: float, spread: float) -> str:
     )
 
 
-def _array(path: Path) -> np.ndarray:
+def _tensor(path: Path) -> "torch.Tensor":
+    import torch
+
     if not path.is_file():
         raise FileNotFoundError(f"no such file: {path}")
     try:
-        return np.load(path, allow_pickle=False)
-    except ValueError as error:
+        array = np.load(path, allow_pickle=False)
+    except (ValueError, EOFError, OSError) as error:
         raise ValueError(f"{path} is not a plain .npy array: {error}") from error
+    if not isinstance(array, np.ndarray):
+        raise ValueError(f"{path} holds several arrays: save one as .npy")
+    if array.dtype.kind in "US":  # class names in place of numbers
+        array = np.unique(array, return_inverse=True)[1]
+    try:
+        return torch.from_numpy(array)
+    except TypeError as error:
+        raise ValueError(f"{path}: {error}") from error

@@ -76,6 +76,9 @@ def test_csv_reads_paths_relative_to_itself(folder):
         ("path,label\na/one.JPG\n", "row 2"),
         ("path,label\na/one.JPG,x,y\n", "row 2"),
         ("path,label\na/one.JPG,x\n,y\n", "row 3"),
+        ("path,label,label\na/one.JPG,x,y\n", "columns path,label,label;"),
+        ("path,label\n\n\na/one.JPG,x\n\n,y\n", "row 6 does not fill"),
+        ('path,label\n\n\n"a/one\n.JPG",x\n,y\n', "row 6 does not fill"),
         ("path,label,split\na/one.JPG,x,validation\n", "row 2 has the split 'validation'"),
         ("path,label\na/one.JPG,x\na/gone.png,x\nb/lost.png,y\n", r"2 of 3 files are missing: .*gone\.png, .*lost"),
     ],
@@ -84,6 +87,20 @@ def test_csv_errors(folder, text, message):
     (folder / "list.csv").write_text(text)
     with pytest.raises(ValueError, match=message):
         ImageSet.csv(folder / "list.csv")
+
+
+def test_csv_header_may_have_spaces(folder):
+    (folder / "list.csv").write_text("path, label ,split\na/one.JPG,x,test\n")
+    images = ImageSet.csv(folder / "list.csv")
+    assert images.classes == ["x"] and images.splits == ["test"]
+
+
+def test_a_csv_that_cannot_be_parsed_is_named(folder):
+    (folder / "endless.csv").write_text("path,label\n" + "x" * 200_000 + ",y\n")  # more than the parser's limit
+    (folder / "latin.csv").write_bytes("path,label\na/one.JPG,Käfer\n".encode("latin-1"))
+    for name in ("latin.csv", "endless.csv", "a/two.png"):
+        with pytest.raises(ValueError, match=rf"{name} is not a CSV in UTF-8 \(.*; give path,label"):
+            ImageSet.csv(folder / name)
 
 
 def test_a_csv_that_is_not_there_is_named(tmp_path):
@@ -184,7 +201,7 @@ def test_split_column_wins_and_shared_classes_need_leave(folder):
     assert train.classes == ["y", "z"] and test.classes == ["x"]
     (folder / "list.csv").write_text(rows + "d/one.JPG,z,test\n")
     images = ImageSet.csv(folder / "list.csv")
-    with pytest.raises(ValueError, match="1 classes are in both train and test: z"):
+    with pytest.raises(ValueError, match="1 classes are in both train and test: z; give each.*allow_shared"):
         split_classes(images)
     train, test = split_classes(images, allow_shared=True)
     assert train.classes == ["y", "z"] and test.classes == ["x", "z"]

@@ -116,6 +116,27 @@ def test_sphereface_needs_a_whole_number() -> None:
         SphereFace(1.5)
 
 
+@pytest.mark.parametrize("bad", [0.35, CosFace, None])
+def test_a_margin_that_cannot_be_called_is_refused(bad) -> None:
+    f, weights = batch(), torch.ones(5, 6, dtype=torch.float64)
+    for make in (lambda: CosineClassifier(8, 3, bad), lambda: margins.cosine_softmax(f, LABELS, weights, bad)):
+        with pytest.raises(TypeError, match=r"margin must be callable such as CosFace\(0.35\), not"):
+            make()
+
+
+@pytest.mark.parametrize("bad", [0, -1.0])
+def test_a_scale_that_is_not_positive_is_refused(bad: float) -> None:
+    f, weights = batch(), torch.ones(5, 6, dtype=torch.float64)
+    for make in (
+        lambda: CosineClassifier(8, 3, scale=bad),
+        lambda: ProxyAnchorLoss(8, 3, scale=bad),
+        lambda: margins.cosine_softmax(f, LABELS, weights, scale=bad),
+        lambda: margins.proxy_anchor(f, LABELS, weights, scale=bad),
+    ):
+        with pytest.raises(ValueError, match=f"scale must be a positive number, not {bad}"):
+            make()
+
+
 def test_gradcheck(name: str) -> None:
     module, weights = head(name, dim=3)
 
@@ -198,6 +219,13 @@ def test_wrong_input_is_named(name: str) -> None:
         module(f, LABELS[:3])
     with pytest.raises(ValueError, match="embeddings row 6 of 8 is not finite"):
         module(torch.where(torch.arange(8)[:, None] == 6, torch.nan, f), LABELS)
+    with pytest.raises(TypeError, match="embeddings must be a torch tensor, not ndarray"):
+        module(f.detach().numpy(), LABELS)
+    with pytest.raises(ValueError, match="embeddings have dimension 7, the class weights 6"):
+        module(batch(7), LABELS)
+    if name != "proxies":
+        with pytest.raises(ValueError, match="embeddings have dimension 7, the class weights 6"):
+            module.logits(batch(7))
     weights.data[2] = torch.inf
     with pytest.raises(ValueError, match=r"(weights|proxies) row 2 of 5 is not finite"):
         module(f, LABELS)

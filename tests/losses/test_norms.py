@@ -3,11 +3,14 @@
 import copy
 import warnings
 
+import numpy as np
 import pytest
 import torch
 from torch.utils.checkpoint import checkpoint
 
 from isosphere import SEC, balanced_directions, functional, sphere
+
+RADII = ("batch", "ema", "initial")
 
 
 def some_embeddings(dtype: torch.dtype = torch.float64, seed: int = 0) -> torch.Tensor:
@@ -95,6 +98,74 @@ def test_the_running_mean_waits_in_evaluation_without_gradients_and_for_finite_n
     assert float(sec.running_radius) != before
 
 
+@pytest.fixture
+def other_rank(monkeypatch):
+    """Pretends that there are two ranks, the other with three norms of sum 30; returns the list of all-reduces."""
+    calls = []
+
+    def all_reduce(total):
+        calls.append(total.clone())
+        total += torch.tensor([30.0, 3.0])
+
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 2)
+    monkeypatch.setattr(torch.distributed, "all_reduce", all_reduce)
+    return calls
+
+
+@pytest.mark.parametrize("radius", RADII)
+def test_ranks_are_asked_only_while_learning(radius, other_rank):
+    sec, batch = SEC(radius=radius).double(), some_embeddings()
+    lengths = batch.detach().norm(dim=1)
+    for alone in (sec.eval(), SEC(radius=radius).double()):  # one rank that validates, before there is a radius
+        with torch.set_grad_enabled(not alone.training):
+            assert float(alone(batch)) == pytest.approx(transcribed(batch.detach(), None, False))
+    assert not other_rank
+    over_ranks = (float(lengths.sum()) + 30) / 13
+    assert float(sec.train()(batch)) == pytest.approx(transcribed(batch.detach(), over_ranks, False))
+    assert len(other_rank) == 1
+    later = some_embeddings(seed=1).detach()
+    assert float(sec.eval()(later)) == pytest.approx(
+        transcribed(later, None if radius == "batch" else over_ranks, False)
+    )
+    assert len(other_rank) == 1
+
+
+@pytest.mark.parametrize("relative", [False, True])
+@pytest.mark.parametrize("radius, rows", [*((kind, 5) for kind in RADII), *((kind, 0) for kind in (*RADII, 2.0))])
+def test_nothing_to_constrain_gives_a_zero_that_backpropagates(radius, rows, relative):
+    sec, embeddings = SEC(3.0, radius=radius, relative=relative), torch.zeros(rows, 4, requires_grad=True)
+    for _ in range(2):
+        loss = sec(embeddings)
+        loss.backward()
+        assert loss == 0 and embeddings.grad.shape == embeddings.shape and not embeddings.grad.any()
+    assert torch.isnan(sec(torch.full((2, 4), torch.nan)))
+
+
+def test_an_empty_batch_leaves_the_running_mean_alone():
+    sec = SEC(radius="ema")
+    sec(torch.zeros(0, 6))
+    sec(some_embeddings(torch.float32))
+    before = float(sec.running_radius)
+    assert before == pytest.approx(float(some_embeddings().detach().norm(dim=1).mean()))
+    sec(torch.zeros(0, 6))
+    assert float(sec.running_radius) == before
+
+
+def test_a_relative_penalty_at_radius_zero_shows():
+    embeddings = torch.tensor([[0.0, 0.0], [3.0, 4.0]])
+    assert functional.norm_penalty(embeddings, torch.tensor(0.0), relative=True).isinf()
+    assert functional.norm_penalty(embeddings, torch.tensor(2.5), relative=True) == 1  # (0 - 1)^2 and (2 - 1)^2
+
+
+@pytest.mark.parametrize("radius", [2, np.float32(2), torch.tensor(2.0), torch.tensor(2)])
+def test_any_number_is_a_radius(radius):
+    embeddings = some_embeddings().detach()
+    sec = SEC(radius=radius)
+    assert float(sec(embeddings)) == pytest.approx(transcribed(embeddings, 2.0, False))
+    assert "radius=2.0" in repr(sec)
+
+
 def test_recomputation_does_not_update_twice():
     layer, images = torch.nn.Linear(6, 6).double(), some_embeddings().detach()
     plain, again = SEC(radius="ema", rho=0.5).double(), SEC(radius="ema", rho=0.5).double()
@@ -166,6 +237,13 @@ def test_one_warning_when_the_model_normalises():
         ({"radius": 0.0, "relative": True}, "cannot go with radius=0.0"),
         ({"eta": float("nan")}, "eta must be"),
         ({"rho": 1.5}, "rho must lie in"),
+        ({"radius": True}, "radius must be a finite number of at least 0, not True"),
+        ({"radius": None}, "radius must be a finite number of at least 0, not None"),
+        ({"radius": torch.ones(2)}, "radius must be a finite number"),
+        ({"eta": None}, "eta must be a finite number of at least 0, not None"),
+        ({"rho": "0.1"}, "rho must be a finite number of at least 0, not '0.1'"),
+        ({"ramp": 0.5}, r"ramp must be \(begin, end\) .*, not 0.5"),
+        ({"ramp": (0.5,)}, "ramp must be"),
         ({"ramp": (0.5, 0.2)}, "ramp must be"),
     ],
 )

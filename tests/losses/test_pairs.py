@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -226,6 +227,25 @@ def test_wrong_input_is_named(name: str) -> None:
         function(f[0], UNEQUAL)
     with pytest.raises(ValueError, match="embeddings must be"):
         function(f.long(), UNEQUAL)
+    with pytest.raises(TypeError, match="embeddings must be a torch tensor, not list"):
+        function(f.tolist(), UNEQUAL)
+    with pytest.raises(TypeError, match="labels must be a torch tensor, not ndarray"):
+        function(f, np.asarray(UNEQUAL))
+
+
+@pytest.mark.parametrize("bad", [0, -2.0, float("nan"), float("inf")])
+def test_settings_that_are_not_positive_are_named(bad: float) -> None:
+    f = batch()
+    for setting, module, function in (
+        ("scale", pairs.NPairLoss, pairs.npair),
+        ("alpha", pairs.MultiSimilarityLoss, pairs.multi_similarity),
+        ("beta", pairs.MultiSimilarityLoss, pairs.multi_similarity),
+        ("temperature", views.SupConLoss, views.supcon),
+        ("temperature", views.NTXentLoss, views.nt_xent),
+    ):
+        for make in (lambda: module(**{setting: bad}), lambda: function(f, UNEQUAL, **{setting: bad})):  # noqa: B023
+            with pytest.raises(ValueError, match=f"{setting} must be a positive number, not {bad}"):
+                make()
 
 
 def test_npair_refuses_other_negatives() -> None:
@@ -259,10 +279,11 @@ from isosphere.losses import pairs
 torch.set_num_threads(2)
 f, y = torch.randn(8192, 512, requires_grad=True), torch.arange(8192) // 4
 pairs.triplet(f[:64], y[:64]).backward()
-before, begin = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.perf_counter()
+before, seconds = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, []
 for loss in (pairs.triplet, pairs.multi_similarity):
+    begin = time.perf_counter()
     loss(f, y).backward()
-seconds = time.perf_counter() - begin
+    seconds.append(time.perf_counter() - begin)
 print(json.dumps([seconds, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 2**20]))
 """
 
@@ -270,4 +291,5 @@ print(json.dumps([seconds, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss -
 def test_large_batches_are_quick_and_small() -> None:
     done = subprocess.run([sys.executable, "-c", LARGE], capture_output=True, text=True, check=True, timeout=300)
     seconds, gibibytes = json.loads(done.stdout)
-    assert seconds < 40 and gibibytes < 4  # two losses of 20 s
+    assert len(seconds) == 2 and max(seconds) < 20
+    assert gibibytes < 4  # the higher of the two peaks

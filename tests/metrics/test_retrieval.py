@@ -124,6 +124,8 @@ def test_numpy_and_gradient_inputs_are_taken_as_they_are():
     assert retrieval_metrics(embeddings.detach().numpy(), labels.numpy().astype(np.int32)) == expected
     with torch.autocast("cpu", torch.bfloat16):
         assert retrieval_metrics(embeddings, labels) == expected
+    recalls = recall_at_k(embeddings, labels, np.array([1, 2]))
+    assert recalls == recall_at_k(embeddings, labels, (1, 2)) and all(type(k) is int for k in recalls)
 
 
 @pytest.mark.parametrize(
@@ -137,6 +139,7 @@ def test_numpy_and_gradient_inputs_are_taken_as_they_are():
         ((torch.tensor([[0.0], [1.0], [float("nan")]]), torch.arange(3)), "embeddings row 2 holds NaN"),
         ((torch.tensor([[0.0], [-float("inf")], [float("nan")]]), torch.arange(3)), r"row 1 .*\(2 such rows\)"),
         ((torch.zeros(4, 2), torch.arange(4), (1, 0)), "ks must be positive integers, not 0"),
+        ((torch.zeros(4, 2), torch.arange(4), (True,)), "ks must be positive integers, not True"),
         ((torch.zeros(4, 2), torch.arange(4), (1.5,)), "ks must be positive integers, not 1.5"),
         ((torch.zeros(4, 2), torch.arange(4), (1,), torch.zeros(3, 2)), "give both or neither"),
         ((torch.zeros(4, 2), torch.arange(4), (1,), torch.zeros(3, 5), torch.arange(3)), "not 2 and 5"),

@@ -53,11 +53,19 @@ def test_our_loop_on_two_ranks_is_our_loop_on_one(traces, number):
 def test_a_plain_ddp_loop_with_gather_and_sync():
     generator = torch.Generator().manual_seed(0)
     images = torch.randn(20, 7, dtype=torch.float64, generator=generator) * torch.rand(20, 1, generator=generator)
-    labels = torch.arange(5).repeat(4)
-    wanted = ranks.plain_ddp_loop(images, labels, 20)
-    for found in ranks.on_ranks(2, ranks.plain_ddp_loop, images, labels, 20):
-        for part in ("gradients", "weights", "constraint"):
-            same(found[part], wanted[part])
+    labels = torch.arange(10).repeat(2)
+    wanted = ranks.plain_ddp_loops(images, labels, 20)
+    for found in ranks.on_ranks(2, ranks.plain_ddp_loops, images, labels, 20):
+        assert found.keys() == wanted.keys() == ranks.PLAIN_LOOPS.keys()
+        for name in wanted:
+            for part in ("gradients", "weights", "constraint"):
+                same(found[name][part], wanted[name][part])
+
+
+def test_synchronised_batch_norm_keeps_an_activation_inside_it():
+    wanted = ranks.synced_activation()
+    assert wanted.min() == 0, "there is an activation at all"
+    torch.testing.assert_close(torch.cat(ranks.on_ranks(2, ranks.synced_activation)), wanted)
 
 
 def test_without_sync_the_radius_would_be_another():

@@ -100,6 +100,15 @@ def test_a_checkpoint_of_another_recipe_is_refused(tmp_path):
     assert weights(tmp_path / "run")["step"] == before
 
 
+def test_changed_images_are_refused(tmp_path):
+    fit(tiny_recipe(), tmp_path / "run", "cpu")
+    saved = weights(tmp_path / "run")
+    saved["classes"][0], saved["step"] = "another character", 5
+    torch.save(saved, tmp_path / "run" / "checkpoint.pt")
+    with pytest.raises(ValueError, match="the images have changed since"):
+        fit(tiny_recipe(), tmp_path / "run", "cpu", resume=True)
+
+
 def test_a_non_finite_loss_stops_and_leaves_the_last_checkpoint_alone(tmp_path):
     recipe = tiny_recipe("rendered-sec", {"optimiser": "SGD", "optimiser.lr": 1e3, "loop.save_every": 1})
     with pytest.raises(NonFiniteLoss) as caught:

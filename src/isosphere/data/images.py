@@ -95,14 +95,21 @@ class ImageSet:
         path = Path(path)
         if not path.is_file():
             raise ValueError(f"{path} is not a file; give a CSV with the columns path,label[,split]")
-        with open(path, newline="", encoding="utf-8-sig") as file:
-            reader = csv.DictReader(file, restkey="")
-            columns, rows = reader.fieldnames or [], list(reader)
-        if set(columns) not in ({"path", "label"}, {"path", "label", "split"}):
+        try:
+            with open(path, newline="", encoding="utf-8-sig") as file:
+                reader = csv.DictReader(file, restkey="")
+                columns = reader.fieldnames = [name.strip() for name in reader.fieldnames or []]
+                lines, rows = [], []
+                for row in reader:
+                    lines.append(reader.reader.line_num)  # the outer one stops at blank lines
+                    rows.append(row)
+        except (UnicodeDecodeError, csv.Error) as error:
+            raise ValueError(f"{path} is not a CSV in UTF-8 ({error}); give path,label[,split] in UTF-8") from error
+        if sorted(columns) not in (["label", "path"], ["label", "path", "split"]):
             raise ValueError(f"{path} has the columns {','.join(columns) or '(none)'}; they must be path,label[,split]")
         if not rows:
             raise ValueError(f"{path} lists no image")
-        for line, row in enumerate(rows, start=2):
+        for line, row in zip(lines, rows, strict=True):
             if len(row) != len(columns) or not all(row.values()):
                 raise ValueError(f"{path}: row {line} does not fill the columns {','.join(columns)}")
             if row.get("split", "train") not in ("train", "test"):
@@ -184,7 +191,8 @@ def split_classes(
             raise ValueError("the split column names no image for " + ("test" if len(train) else "train"))
         shared = sorted(set(train.classes) & set(test.classes))
         if shared and not allow_shared:
-            raise ValueError(f"{len(shared)} classes are in both train and test: {some(shared)}")
+            repair = "give each class one split, or call split_classes with allow_shared=True"
+            raise ValueError(f"{len(shared)} classes are in both train and test: {some(shared)}; {repair}")
         return train, test
     count = len(image_set.classes)
     trained = round(fraction * count)

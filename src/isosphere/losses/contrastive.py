@@ -5,7 +5,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from .slopes import check, log_sum_exp, pair_loss, reads_values
+from .slopes import check, check_positive, log_sum_exp, pair_loss, reads_values
 
 
 def _supcon(cosines: Tensor, positive: Tensor, negative: Tensor, temperature: float) -> tuple[Tensor, Tensor, Tensor]:
@@ -20,6 +20,7 @@ def _supcon(cosines: Tensor, positive: Tensor, negative: Tensor, temperature: fl
 
 def supcon(embeddings: Tensor, labels: Tensor, temperature: float = 0.1) -> Tensor:
     """Supervised contrastive loss (the mean outside the logarithm), mean over anchors; (N, D), (N,) -> scalar."""
+    check_positive(temperature=temperature)
     return pair_loss(embeddings, labels, partial(_supcon, temperature=temperature))
 
 
@@ -28,6 +29,7 @@ def nt_xent(embeddings: Tensor, labels: Tensor, temperature: float = 0.5) -> Ten
 
     Other labels raise on CPU; where values must not be read (CUDA, compiling) they make the loss NaN.
     """
+    check_positive(temperature=temperature)
     check(embeddings, labels)
     ordered = labels.sort().values
     paired = len(labels) % 2 == 0 and (ordered[::2] == ordered[1::2]).all() & (ordered[1:-1:2] != ordered[2::2]).all()
@@ -42,6 +44,7 @@ class SupConLoss(nn.Module):
 
     def __init__(self, temperature: float = 0.1) -> None:
         super().__init__()
+        check_positive(temperature=temperature)
         self.temperature = temperature
 
     def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
@@ -56,6 +59,7 @@ class NTXentLoss(nn.Module):
 
     def __init__(self, temperature: float = 0.5) -> None:
         super().__init__()
+        check_positive(temperature=temperature)
         self.temperature = temperature
 
     def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:

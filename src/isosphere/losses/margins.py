@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from .. import sphere
-from .slopes import attached, check, log1p_sum_exp, rows_to_slopes, wanted
+from .slopes import attached, check, check_dim, check_positive, log1p_sum_exp, rows_to_slopes, wanted
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,9 @@ def cosine_softmax(
     scale: float = 64.0,
 ) -> Tensor:
     """Mean cross-entropy of scaled cosines, the true class's with a margin; (N, D), (N,), weights (C, D) -> scalar."""
-    check(embeddings, labels, len(weights))
+    check_positive(scale=scale)
+    _check_margin(margin)
+    check(embeddings, labels, weights)
     unit, classes = sphere.directions(embeddings), sphere.directions(weights)
     targets = margin((unit * classes.index_select(0, labels.long())).sum(-1))
     return softmax_loss(unit, classes, targets, labels, scale, embeddings=embeddings, weights=weights)
@@ -109,7 +111,8 @@ def proxy_anchor(
     embeddings: Tensor, labels: Tensor, proxies: Tensor, margin: float = 0.1, scale: float = 32.0
 ) -> Tensor:
     """Proxy anchor loss: soft sums over the batch for each proxy; (N, D), (N,), proxies (C, D) -> scalar."""
-    check(embeddings, labels, len(proxies))
+    check_positive(scale=scale)
+    check(embeddings, labels, proxies)
     unit, centres = sphere.directions(embeddings), sphere.directions(proxies)
     gradients = wanted(unit, centres)
     with torch.no_grad():
@@ -127,6 +130,11 @@ def proxy_anchor(
     return attached(value, (unit, centres), (gradient, centre_gradient), embeddings=embeddings, proxies=proxies)
 
 
+def _check_margin(margin: Callable[[Tensor], Tensor]) -> None:
+    if not callable(margin) or isinstance(margin, type):
+        raise TypeError(f"margin must be callable such as CosFace(0.35), not {margin!r}")
+
+
 def _class_weights(dim: int, classes: int) -> nn.Parameter:
     """Class weights (classes, dim), drawn with standard deviation 0.01."""
     return nn.Parameter(torch.randn(classes, dim) * 0.01)
@@ -141,10 +149,11 @@ class LinearClassifier(nn.Module):
 
     def logits(self, embeddings: Tensor) -> Tensor:
         """Scores of all classes, (N, D) -> (N, C)."""
+        check_dim(embeddings, self.weights)
         return sphere.products(embeddings, self.weights)
 
     def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
-        check(embeddings, labels, len(self.weights))
+        check(embeddings, labels, self.weights)
         raw, weights = sphere.raised(embeddings), sphere.raised(self.weights)
         targets = (raw * weights.index_select(0, labels.long())).sum(-1)
         return softmax_loss(raw, weights, targets, labels, 1.0, embeddings=embeddings, weights=self.weights)
@@ -160,11 +169,14 @@ class CosineClassifier(nn.Module):
         self, dim: int, classes: int, margin: Callable[[Tensor], Tensor] = NormFace(), scale: float = 64.0  # noqa: B008
     ) -> None:
         super().__init__()
+        check_positive(scale=scale)
+        _check_margin(margin)
         self.weights = _class_weights(dim, classes)
         self.margin, self.scale = margin, scale
 
     def logits(self, embeddings: Tensor) -> Tensor:
         """Scaled cosines with all classes, without margin, (N, D) -> (N, C)."""
+        check_dim(embeddings, self.weights)
         return self.scale * sphere.cosines(embeddings, self.weights)
 
     def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
@@ -179,6 +191,7 @@ class ProxyAnchorLoss(nn.Module):
 
     def __init__(self, dim: int, classes: int, margin: float = 0.1, scale: float = 32.0) -> None:
         super().__init__()
+        check_positive(scale=scale)
         self.proxies = _class_weights(dim, classes)
         self.margin, self.scale = margin, scale
 

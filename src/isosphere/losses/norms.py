@@ -6,6 +6,7 @@ penalty = mean((|f| - radius)^2), where radius is the batch's mean norm (SEC, se
 
 import math
 import warnings
+from numbers import Real
 
 import torch
 import torch.distributed as dist
@@ -19,15 +20,20 @@ RADII = ("batch", "ema", "initial")
 def norm_penalty(embeddings: Tensor, radius: Tensor | float | None = None, relative: bool = False) -> Tensor:
     """mean((|f| - radius)^2), or mean((|f| / radius - 1)^2) if relative, (N, D) -> scalar.
 
-    A radius of None is the batch's mean norm, detached.
+    A radius of None is the batch's mean norm, detached. No embedding, or a relative batch of zero vectors, gives zero.
     """
+    if relative and isinstance(radius, (int, float)) and radius <= 0:
+        raise ValueError(f"relative norm penalty divides by the radius, so it must be positive, not {radius}")
     lengths = sphere.norms(embeddings)
+    if not lengths.numel():
+        return lengths.sum()
     if radius is None:
         radius = lengths.detach().mean()
     if not relative:
         return (lengths - radius).square().mean()
-    if isinstance(radius, (int, float)) and radius <= 0:
-        raise ValueError(f"relative norm penalty divides by the radius, so it must be positive, not {radius}")
+    if isinstance(radius, Tensor):  # 0 / 0 counts as 1; any other division by zero, and NaN, must show
+        nothing = (lengths == 0) & (radius == 0)
+        lengths, radius = torch.where(nothing, 1.0, lengths), torch.where(nothing, 1.0, radius)
     return (lengths / radius - 1).square().mean()
 
 
@@ -78,13 +84,16 @@ class SEC(nn.Module):
     relative  penalise |f| / radius - 1, so that eta does not depend on the scale of the embeddings.
     ramp      (begin, end) in fractions of training between which eta rises from 0; then call `sec(f, progress=t / T)`.
     sync      where torch.distributed is initialised, take the mean norm over all ranks (one small all-reduce), which
-              makes SEC exact under DDP. Switch off where embeddings are already gathered.
+              makes SEC exact under DDP; only while training with gradients on, so that one rank may evaluate alone.
+              Switch off where embeddings are already gathered.
+
+    Inside `torch.utils.checkpoint` use_reentrant=False is supported; with True the running mean is never updated.
     """
 
     def __init__(
         self,
         eta: float = 1.0,
-        radius: str | float = "batch",
+        radius: str | float | Tensor = "batch",
         rho: float = 0.01,
         relative: bool = False,
         ramp: tuple[float, float] | None = None,
@@ -93,16 +102,15 @@ class SEC(nn.Module):
         super().__init__()
         if isinstance(radius, str) and radius not in RADII:
             raise ValueError(f"radius is one of {', '.join(RADII)} or a number, not {radius!r}")
-        if not isinstance(radius, str) and not (math.isfinite(radius) and radius >= 0):
-            raise ValueError(f"radius must be a finite number of at least 0, not {radius}")
+        radius = radius if isinstance(radius, str) else _number("radius", radius)
+        eta, rho = _number("eta", eta), _number("rho", rho)
         if relative and radius == 0:
             raise ValueError("relative=True divides by the radius, so it cannot go with radius=0.0 (L2-reg)")
-        if not (math.isfinite(eta) and eta >= 0):
-            raise ValueError(f"eta must be a finite number of at least 0, not {eta}")
-        if not 0 <= rho <= 1:
+        if rho > 1:
             raise ValueError(f"rho must lie in [0, 1], not {rho}")
-        if ramp is not None and not 0 <= ramp[0] <= ramp[1] <= 1:
-            raise ValueError(f"ramp must be (begin, end) with 0 <= begin <= end <= 1, not {ramp}")
+        pair = isinstance(ramp, (tuple, list)) and len(ramp) == 2
+        if ramp is not None and not (pair and 0 <= ramp[0] <= ramp[1] <= 1):
+            raise ValueError(f"ramp must be (begin, end) with 0 <= begin <= end <= 1, not {ramp!r}")
         self.eta, self.radius, self.rho, self.relative = eta, radius, rho, relative
         self.ramp, self.sync = ramp, sync
         self.warned = False
@@ -134,23 +142,25 @@ class SEC(nn.Module):
 
     @torch.no_grad()
     def _radius(self, embeddings: Tensor, learning: bool) -> Tensor | float:
-        if isinstance(self.radius, (int, float)):
-            return float(self.radius)
-        mean = self._mean_norm(embeddings)
+        if isinstance(self.radius, float):
+            return self.radius
         if self.radius == "batch":
-            return mean
+            return self._mean_norm(embeddings, learning)
+        updating = learning and not _in_backward()
+        mean = self._mean_norm(embeddings, updating)
         running = self.running_radius.to(mean.dtype)
         rho = self.rho if self.radius == "ema" else 0.0
         updated = torch.where(running.isnan(), mean, torch.lerp(running, mean, rho))
         updated = torch.where(mean.isfinite(), updated, running)
-        if learning and not _in_backward():
+        if updating:
             self.running_radius.copy_(updated)
             return updated
         return torch.where(running.isnan(), mean, running)
 
-    def _mean_norm(self, embeddings: Tensor) -> Tensor:
+    def _mean_norm(self, embeddings: Tensor, over_ranks: bool) -> Tensor:
         lengths = sphere.norms(embeddings)
-        if not (self.sync and dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1):
+        over_ranks = over_ranks and self.sync and dist.is_available() and dist.is_initialized()
+        if not over_ranks or dist.get_world_size() == 1:
             return lengths.mean()
         total = torch.stack([lengths.sum(), lengths.new_full((), len(lengths))])
         dist.all_reduce(total)
@@ -177,6 +187,14 @@ class SEC(nn.Module):
         if before is not None and self.running_radius.dtype in (torch.float16, torch.bfloat16):
             self.running_radius = before.to(self.running_radius.device)
         return self
+
+
+def _number(name: str, value: float | Tensor) -> float:
+    """The setting as a float, from a number or a tensor without dimensions; it must be finite and at least 0."""
+    number = isinstance(value, Real) or (isinstance(value, Tensor) and value.ndim == 0)
+    if not number or isinstance(value, bool) or not (math.isfinite(value) and value >= 0):
+        raise ValueError(f"{name} must be a finite number of at least 0, not {value!r}")
+    return float(value)
 
 
 def _in_backward() -> bool:

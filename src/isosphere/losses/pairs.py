@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .slopes import check, log1p_sum_exp, log_sum_exp, pair_loss
+from .slopes import check, check_positive, log1p_sum_exp, log_sum_exp, pair_loss
 
 
 def _triplet(cosines: Tensor, positive: Tensor, negative: Tensor, margin: float) -> tuple[Tensor, Tensor, Tensor]:
@@ -98,6 +98,7 @@ def npair(
     """
     if negatives not in ("positives", "all"):
         raise ValueError(f'negatives must be "positives" or "all", not {negatives!r}')
+    check_positive(scale=scale)
     rows = partial(_npair, scale=scale)
     if negatives == "all":
         return pair_loss(embeddings, labels, rows)
@@ -115,6 +116,7 @@ def multi_similarity(
     epsilon: float = 0.1,
 ) -> Tensor:
     """Multi-similarity loss with its mining, divided by the batch size, skipped anchors counted; -> scalar."""
+    check_positive(alpha=alpha, beta=beta)
     return pair_loss(
         embeddings, labels, partial(_multi_similarity, alpha=alpha, beta=beta, base=base, epsilon=epsilon)
     )
@@ -123,7 +125,10 @@ def multi_similarity(
 def contrastive(
     embeddings: Tensor, labels: Tensor, positive_margin: float = 1.0, negative_margin: float = 0.5
 ) -> Tensor:
-    """Sum of (positive_margin - S_ap)_+ and (S_an - negative_margin)_+ over all pairs, divided by the batch size."""
+    """Sum of (positive_margin - S_ap)_+ and (S_an - negative_margin)_+ over all pairs, divided by the batch size.
+
+    The one loss that compares single pairs: a batch of positives alone, or of negatives alone, has a loss too.
+    """
     rows = partial(_contrastive, positive_margin=positive_margin, negative_margin=negative_margin)
     return pair_loss(embeddings, labels, rows)
 
@@ -163,6 +168,7 @@ class NPairLoss(nn.Module):
         super().__init__()
         if negatives not in ("positives", "all"):
             raise ValueError(f'negatives must be "positives" or "all", not {negatives!r}')
+        check_positive(scale=scale)
         self.scale, self.negatives = scale, negatives
 
     def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
@@ -177,6 +183,7 @@ class MultiSimilarityLoss(nn.Module):
 
     def __init__(self, alpha: float = 2.0, beta: float = 40.0, base: float = 0.5, epsilon: float = 0.1) -> None:
         super().__init__()
+        check_positive(alpha=alpha, beta=beta)
         self.alpha, self.beta, self.base, self.epsilon = alpha, beta, base, epsilon
 
     def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
@@ -187,7 +194,7 @@ class MultiSimilarityLoss(nn.Module):
 
 
 class ContrastiveLoss(nn.Module):
-    """`contrastive` as a criterion."""
+    """`contrastive` as a criterion: it compares single pairs, so that one kind of pair is enough for a loss."""
 
     def __init__(self, positive_margin: float = 1.0, negative_margin: float = 0.5) -> None:
         super().__init__()

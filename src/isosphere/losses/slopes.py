@@ -6,6 +6,7 @@ rows is in memory at a time, the gradient costs two matrix products, and autogra
 
 from __future__ import annotations  # torch 2.6 cannot compile inner functions whose annotations are evaluated
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -25,8 +26,26 @@ def reads_values(values: Tensor) -> bool:
     return values.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
-def check(embeddings: Tensor, labels: Tensor, classes: int | None = None) -> None:
-    """Refuse anything but embeddings (N, D) of floats and labels (N,) of integers, within [0, classes) for heads."""
+def check_positive(**settings: float) -> None:
+    """Refuse settings that are not positive finite numbers, by name."""
+    for name, value in settings.items():
+        if not 0 < value < math.inf:
+            raise ValueError(f"{name} must be a positive number, not {value}")
+
+
+def check_dim(embeddings: Tensor, weights: Tensor) -> None:
+    """Refuse embeddings (N, D) for weights (C, D) of another D."""
+    if embeddings.shape[-1] != weights.shape[1]:
+        dims = f"dimension {embeddings.shape[-1]}, the class weights {weights.shape[1]}"
+        raise ValueError(f"the embeddings have {dims}: they must be equal")
+
+
+def check(embeddings: Tensor, labels: Tensor, weights: Tensor | None = None) -> None:
+    """Refuse anything but embeddings (N, D) of floats and labels (N,) of integers; for heads with weights (C, D)."""
+    if not isinstance(embeddings, Tensor):
+        raise TypeError(f"embeddings must be a torch tensor, not {type(embeddings).__name__}")
+    if not isinstance(labels, Tensor):
+        raise TypeError(f"labels must be a torch tensor, not {type(labels).__name__}")
     if embeddings.ndim != 2 or not embeddings.is_floating_point():
         raise ValueError(f"embeddings must be (N, D) floats, not {tuple(embeddings.shape)} {embeddings.dtype}")
     if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
@@ -35,10 +54,13 @@ def check(embeddings: Tensor, labels: Tensor, classes: int | None = None) -> Non
         raise ValueError(f"{len(embeddings)} embeddings need labels ({len(embeddings)},), not {tuple(labels.shape)}")
     if labels.device != embeddings.device:
         raise ValueError(f"labels are on {labels.device}, embeddings on {embeddings.device}: move one of them")
-    if classes is not None and reads_values(labels) and len(labels):
+    if weights is None:
+        return
+    check_dim(embeddings, weights)
+    if reads_values(labels) and len(labels):
         low, high = labels.aminmax()
-        if low < 0 or high >= classes:
-            raise ValueError(f"labels must be in [0, {classes}), found {int(low if low < 0 else high)}")
+        if low < 0 or high >= len(weights):
+            raise ValueError(f"labels must be in [0, {len(weights)}), found {int(low if low < 0 else high)}")
 
 
 def log_sum_exp(exponents: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:

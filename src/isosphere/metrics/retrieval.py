@@ -6,6 +6,7 @@ metric; `singletons` says how many there are.
 """
 
 from collections.abc import Sequence
+from numbers import Integral
 
 import torch
 from torch import Tensor
@@ -77,9 +78,9 @@ def retrieval_metrics(
 def _checked_ks(ks: Sequence[int]) -> list[int]:
     ks = list(ks)
     for k in ks:
-        if not isinstance(k, int) or isinstance(k, bool) or k < 1:
+        if not isinstance(k, Integral) or isinstance(k, bool) or k < 1:
             raise ValueError(f"ks must be positive integers, not {k!r}")
-    return ks
+    return [int(k) for k in ks]
 
 
 def _recalls(ahead: Tensor, ks: list[int]) -> dict[int, float]:

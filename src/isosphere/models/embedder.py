@@ -13,9 +13,6 @@ from isosphere.models.preprocessing import IMAGENET, Preprocessing
 from isosphere.models.resnet_v1 import ResNet50V1
 from isosphere.models.small_cnn import SmallCNN
 
-BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
-
-
 OURS = {"small_cnn": SmallCNN, "resnet50_v1": ResNet50V1, "bn_inception": BNInception}
 
 
@@ -43,7 +40,7 @@ class Embedder(nn.Module):
         for part, part_lr in ((self.head, lr), (self.backbone, lr if backbone_lr is None else backbone_lr)):
             plain, normalising = [], []
             for module in part.modules():
-                chosen = normalising if isinstance(module, BATCH_NORMS) else plain
+                chosen = normalising if isinstance(module, nn.modules.batchnorm._BatchNorm) else plain
                 chosen += [p for p in module.parameters(recurse=False) if p.requires_grad]
             groups += [{"params": plain, "lr": part_lr, "weight_decay": weight_decay}] if plain else []
             groups += [{"params": normalising, "lr": part_lr, "weight_decay": 0.0}] if normalising else []
@@ -89,8 +86,13 @@ def build_backbone(name: str) -> tuple[nn.Module, int, Preprocessing, str]:
         features = getattr(network, "head_hidden_size", None) or network.num_features
         return network, features, preprocessing, str(settings.get("classifier", ""))
     if library in ("", "torchvision") and plain in torchvision.models.list_models(module=torchvision.models):
-        network = torchvision.models.get_model(plain, weights=None)
-        classifier = [path for path, module in network.named_modules() if isinstance(module, nn.Linear)][-1]
+        # These two would also return the output of side branches while they train.
+        extra = {"aux_logits": False} if plain in ("googlenet", "inception_v3") else {}
+        network = torchvision.models.get_model(plain, weights=None, **extra)
+        linear = [path for path, module in network.named_modules() if isinstance(module, nn.Linear)]
+        if not linear:
+            raise ValueError(f"torchvision's {plain} has no linear classifier to take the features before")
+        classifier = linear[-1]
         features = network.get_submodule(classifier).in_features
         network.set_submodule(classifier, nn.Identity())
         return network, features, IMAGENET, classifier
@@ -134,13 +136,13 @@ def read_weights(path: str) -> dict[str, Tensor]:
     try:
         state = torch.load(file, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
-        reason = str(error).split("\n")[0]
-        raise ValueError(f"{path} is refused, since it holds more than tensors and could run code: {reason}") from error
-    except (RuntimeError, EOFError) as error:
+        raise ValueError(f"{path} is refused: it is damaged, or holds more than tensors and could run code") from error
+    except Exception as error:  # a damaged file makes torch raise almost anything
         raise ValueError(f"{path} is not a readable weight file: {error}") from error
     for wrapper in ("state_dict", "model"):
         if isinstance(state, dict) and isinstance(state.get(wrapper), dict):
             state = state[wrapper]
-    if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
+    pairs = state.items() if isinstance(state, dict) else [(None, None)]
+    if not all(isinstance(key, str) and isinstance(value, Tensor) for key, value in pairs):
         raise ValueError(f"{path} does not hold a state_dict of tensors")
     return {key.removeprefix("module."): value for key, value in state.items()}

@@ -129,7 +129,7 @@ def _group(groups: list[type], value: Any, where: str) -> Any:
     try:
         return owner(**items)
     except ValueError as error:
-        raise RecipeError(f"{where}: {error}") from error
+        raise RecipeError(f"{where or 'recipe'}: {error}") from error
 
 
 def _plain(kind: Any, value: Any) -> tuple[bool, Any]:

@@ -9,6 +9,26 @@ from typing import Literal
 
 from isosphere.recipes.losses import Loss, MultiSimilarity
 
+
+def _at_least(options: object, least: float, *names: str) -> None:
+    for name in names:
+        value = getattr(options, name)
+        if value is not None and not value >= least:
+            raise ValueError(f"{name} must be at least {least}, not {value}")
+
+
+def _positive(options: object, *names: str) -> None:
+    for name in names:
+        value = getattr(options, name)
+        if value is not None and not value > 0:
+            raise ValueError(f"{name} must be above 0, not {value}")
+
+
+def _shares(scale: tuple[float, float]) -> None:
+    if not 0 < scale[0] <= scale[1] <= 1:
+        raise ValueError(f"scale must be two shares of the area in order, not {scale}")
+
+
 # ---------------------------------------------------------------- data
 
 
@@ -26,6 +46,11 @@ class Rendered:
     """Chooses the characters and draws the images; not the seed of the run, so that runs share their data."""
     shift: int = 2
     """Random shift in training, in pixels."""
+
+    def __post_init__(self) -> None:
+        _at_least(self, 2, "classes")
+        _at_least(self, 1, "per_class", "size")
+        _at_least(self, 0, "seed", "shift")
 
 
 @dataclass(frozen=True)
@@ -46,6 +71,10 @@ class Folder:
     """Mirror half of the training crops."""
     skip_unreadable: bool = False
     """Train without the files that cannot be decoded, instead of stopping at them."""
+
+    def __post_init__(self) -> None:
+        _at_least(self, 1, "size", "shorter")
+        _shares(self.scale)
 
 
 @dataclass(frozen=True)
@@ -71,6 +100,11 @@ class Benchmark:
     allow_missing: bool = False
     """Go on with an incomplete copy; what is missing is recorded in the run."""
 
+    def __post_init__(self) -> None:
+        _at_least(self, 1, "size", "shorter")
+        _at_least(self, 0, "held_out")
+        _shares(self.scale)
+
 
 Data = Rendered | Folder | Benchmark
 
@@ -95,8 +129,9 @@ class Constraint:
     """Leave the norms alone and divide the gradient by their mean instead (`balanced_directions`)."""
 
     def __post_init__(self) -> None:
-        if not self.eta >= 0:
-            raise ValueError(f"eta must be at least 0, not {self.eta}")
+        _at_least(self, 0, "eta")
+        if not 0 <= self.rho <= 1:
+            raise ValueError(f"rho must lie in [0, 1], not {self.rho}")
         if self.relative and self.radius == 0:
             raise ValueError("relative divides by the radius, so it cannot go with radius 0 (L2-reg)")
         if not 0 <= self.ramp[0] <= self.ramp[1] <= 1:
@@ -120,6 +155,9 @@ class Model:
     """Length of an embedding."""
     freeze_bn: bool = False
     """Keep the backbone's batch norm as pretrained (App. B.1); the head's always trains."""
+
+    def __post_init__(self) -> None:
+        _at_least(self, 1, "dim")
 
 
 @dataclass(frozen=True)
@@ -147,6 +185,10 @@ class Adam:
     weight_decay: float = 0.0
     """Not on batch-norm parameters."""
 
+    def __post_init__(self) -> None:
+        _positive(self, "lr", "backbone_lr")
+        _at_least(self, 0, "weight_decay")
+
 
 @dataclass(frozen=True)
 class SGD:
@@ -160,6 +202,10 @@ class SGD:
     """Not on batch-norm parameters."""
     momentum: float = 0.9
     """Section 4.1."""
+
+    def __post_init__(self) -> None:
+        _positive(self, "lr", "backbone_lr")
+        _at_least(self, 0, "weight_decay", "momentum")
 
 
 Optimiser = Adam | SGD
@@ -224,9 +270,9 @@ class Loop:
     """Write TensorBoard events, too."""
 
     def __post_init__(self) -> None:
-        for name in ("steps", "eval_every", "save_every", "log_every", "snapshot_images"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+        _at_least(self, 1, "steps", "eval_every", "save_every", "log_every", "snapshot_images")
+        _at_least(self, 0, "workers", "snapshot_every")
+        _positive(self, "clip")
 
 
 @dataclass(frozen=True)
@@ -245,3 +291,6 @@ class Recipe:
     loop: Loop = field(default_factory=Loop)
     seed: int = 0
     """First weights, batches and augmentation."""
+
+    def __post_init__(self) -> None:
+        _at_least(self, 0, "seed")

@@ -76,7 +76,7 @@ def build_test_view(data: schema.Data) -> TestView:
 def open_images(root: str, flat: bool = False) -> ImageSet:
     """A folder of class folders, or a CSV of path,label[,split]; with `flat` also a folder of images alone."""
     if not root:
-        raise ValueError("data.root is empty: name a folder of class folders or a CSV of path,label[,split]")
+        raise ValueError("data.root is empty: name a folder of class folders (./photos if it has that name) or a CSV")
     path = Path(root)
     if not path.exists():
         raise FileNotFoundError(f"no such folder or file: {root}")
@@ -90,6 +90,18 @@ def open_images(root: str, flat: bool = False) -> ImageSet:
 def build_model(model: schema.Model) -> Embedder:
     """The embedder that the recipe names."""
     return build_embedder(model.backbone, model.head, model.dim, model.weights, model.freeze_bn)
+
+
+@torch.no_grad()
+def check_size(model: Embedder, recipe: schema.Recipe) -> None:
+    """Refuse a backbone that cannot take images of the recipe's size, before anything is written."""
+    size = recipe.data.size
+    try:
+        model.eval()(torch.zeros(2, 3, size, size, dtype=torch.uint8))
+    except (RuntimeError, AssertionError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        raise ValueError(f"{recipe.model.backbone} cannot take images of {size} x {size} pixels: {reason}") from error
+    model.train()
 
 
 def build_criterion(loss: options.Loss, dim: int, classes: int) -> nn.Module:

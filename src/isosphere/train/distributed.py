@@ -68,12 +68,18 @@ def gather(embeddings: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class SyncedBatchNorm(nn.Module):
-    """Batch norm over the batch of all ranks, on CPU too, where nn.SyncBatchNorm refuses; same state_dict keys."""
+    """Batch norm over the batch of all ranks, on CPU too, where nn.SyncBatchNorm refuses; same state_dict keys.
+
+    timm's batch norms that contain an activation keep it.
+    """
 
     def __init__(self, plain: nn.modules.batchnorm._BatchNorm):
         super().__init__()
-        self.eps, self.momentum = plain.eps, plain.momentum
+        if plain.weight is None or plain.running_mean is None or plain.momentum is None:
+            raise ValueError(f"cannot synchronise {plain}: it lacks weights, statistics or a momentum")
+        self.eps, self.momentum, self.training = plain.eps, plain.momentum, plain.training
         self.weight, self.bias = plain.weight, plain.bias
+        self.drop, self.act = getattr(plain, "drop", nn.Identity()), getattr(plain, "act", nn.Identity())
         for name in ("running_mean", "running_var", "num_batches_tracked"):
             self.register_buffer(name, getattr(plain, name))
 
@@ -91,17 +97,17 @@ class SyncedBatchNorm(nn.Module):
                 self.running_mean.lerp_(mean, self.momentum)
                 self.running_var.lerp_(variance * count / (count - 1), self.momentum)
         scale = self.weight * torch.rsqrt(variance + self.eps)
-        return values * scale.view(shape) + (self.bias - mean * scale).view(shape)
+        return self.act(self.drop(values * scale.view(shape) + (self.bias - mean * scale).view(shape)))
 
 
 def synchronise_batch_norm(module: nn.Module) -> nn.Module:
     """Replace every batch norm that trains by one whose statistics are those of the whole batch."""
     if world() == 1:
         return module
-    if any(parameter.is_cuda for parameter in module.parameters()):
-        return nn.SyncBatchNorm.convert_sync_batchnorm(module)
     for name, child in module.named_children():
-        if isinstance(child, nn.modules.batchnorm._BatchNorm) and child.track_running_stats:
+        if type(child) in (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d) and child.weight.is_cuda:
+            setattr(module, name, nn.SyncBatchNorm.convert_sync_batchnorm(child))
+        elif isinstance(child, nn.modules.batchnorm._BatchNorm):
             setattr(module, name, SyncedBatchNorm(child))
         else:
             synchronise_batch_norm(child)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -100,32 +101,46 @@ def load_run(folder: Path, device: str = "auto") -> Trained:
     recipe = options.from_dict(schema.Recipe, saved["recipe"])
     # The checkpoint holds all weights, so the pretrained file may be gone.
     model = build.build_model(replace(recipe.model, weights=None))
-    model.load_state_dict(saved["model"])
+    state.put(model, saved["model"])
     chosen = distributed.pick_device(device)
     return Trained(recipe, model.to(chosen).eval(), chosen)
 
 
-def embed_images(trained: Trained, root: str | None) -> tuple[ImageSet, Tensor]:
-    """Images and their embeddings (N, D): all of a folder or CSV, or without one the run's own test classes."""
+def measure_run(trained: Trained, root: str | None = None) -> dict[str, float]:
+    """The metrics of a trained run on its own test classes, or on all classes of a folder or CSV."""
     if root is None:
         views = build.build_data(trained.recipe.data, trained.device)
-        images, view = views.test, views.test_view
     else:
-        images, view = build.open_images(root, flat=True), build.build_test_view(trained.recipe.data)
+        images = build.open_images(root)
+        if len(images.classes) < 2:
+            raise ValueError(f"{root} holds one class only: there is nothing to retrieve among")
+        views = build.Views(images, images, None, build.build_test_view(trained.recipe.data))
+    embeddings = embed_shown(trained, views.test, views.test_view)
+    return measure(embeddings, views.test.labels, True, trained.recipe.seed, views.recalls, views.is_query)
+
+
+def embed_shown(trained: Trained, images: build.Images, view: build.View | None) -> Tensor:
+    """Raw embeddings (N, D) of all images, behind a progress bar."""
     console = Console(stderr=True)
     with Progress(*Progress.get_default_columns(), MofNCompleteColumn(), console=console) as progress:
         bar = progress.add_task("embedding", total=len(images))
         workers, dtype = trained.recipe.loop.workers, half_precision(trained.recipe.loop, trained.device)
-        tick = lambda done: progress.advance(bar, done)  # noqa: E731
-        return images, embed(trained.model, images, view, trained.device, workers, autocast=dtype, tick=tick)
+        tick = partial(progress.advance, bar)
+        return embed(trained.model, images, view, trained.device, workers, autocast=dtype, tick=tick)
 
 
-def write_embeddings(out: Path, images: ImageSet, embeddings: Tensor) -> list[Path]:
-    """Write OUT.npy, OUT.labels.npy and OUT.paths.txt (path and class, a line an image); returns the paths."""
+def embed_files(trained: Trained, root: str, out: Path) -> list[Path]:
+    """Embed a folder's or CSV's images to OUT.npy, OUT.labels.npy and OUT.paths.txt (path and class, a line each)."""
+    images = build.open_images(root, flat=True)
+    embeddings = embed_shown(trained, images, build.build_test_view(trained.recipe.data))
+    return _write(out, images, embeddings)
+
+
+def _write(out: Path, images: ImageSet, embeddings: Tensor) -> list[Path]:
     labels, paths = out.with_suffix(".labels.npy"), out.with_suffix(".paths.txt")
     np.save(out, embeddings.cpu().numpy())
     np.save(labels, images.labels.numpy())
-    names = images.paths or [str(index) for index in range(len(images))]
-    lines = [f"{name}\t{images.classes[label]}\n" for name, label in zip(names, images.labels.tolist(), strict=True)]
+    rows = zip(images.paths, images.labels.tolist(), strict=True)
+    lines = [f"{path}\t{images.classes[label]}\n" for path, label in rows]
     paths.write_text("".join(lines), encoding="utf-8")
     return [out, labels, paths]

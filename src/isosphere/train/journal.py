@@ -24,7 +24,6 @@ class Journal:
         self.folder, self.recipe, self.active = folder, recipe, active
         self.console = Console(stderr=True, quiet=not active)
         self.events: Any = None
-        self.started = time.monotonic()
         self.progress = Progress(
             TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
             TimeRemainingColumn(), TextColumn("{task.fields[note]}"), console=self.console, disable=not active,
@@ -87,7 +86,7 @@ class Journal:
         lines = (self.folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
         return [entry for entry in map(json.loads, lines) if entry["kind"] == "test"]
 
-    def result(self, last: dict[str, float]) -> dict[str, Any]:
+    def result(self, last: dict[str, float], seconds: float) -> dict[str, Any]:
         """Write and return result.json: the last evaluation, the best (picked on test: an oracle), and the run."""
         tests = self.tests()
         best = max(tests, key=lambda entry: entry["recall@1"])
@@ -95,7 +94,7 @@ class Journal:
             "recipe": options.to_dict(self.recipe),
             "last": last,
             "oracle": best,
-            "seconds": round(time.monotonic() - self.started, 2),
+            "seconds": round(seconds, 2),
             **self.environment,
         }
         write_json(self.folder / "result.json", result)

@@ -1,11 +1,13 @@
 """The one training loop: three tasks, one process or many, broken off and resumed."""
 
 import contextlib
+import json
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,6 +23,7 @@ from isosphere.losses.norms import SEC, balanced_directions
 from isosphere.losses.slopes import NotFinite
 from isosphere.models.embedder import Embedder
 from isosphere.recipes import schema
+from isosphere.recipes.losses import NTXent
 from isosphere.sphere import directions, norms
 from isosphere.train import build, distributed, evaluate, state
 from isosphere.train.capture import CapturedStep
@@ -55,12 +58,17 @@ class Run:
     optimiser: torch.optim.Optimizer
     bad_step: Tensor  # the first step with a non-finite loss, else -1; on the device
     step: int = 0
+    seconds: float = 0.0  # spent before the last resume
+    started: float = field(default_factory=time.monotonic)
     update: Callable[..., dict[str, Tensor]] = lambda *batch: {}
 
 
 def fit(recipe: schema.Recipe, folder: Path, device: str = "auto", resume: bool = False) -> dict[str, Any]:
     """Train a recipe into a run folder, or go on from its checkpoint; returns what result.json holds."""
     saved = state.load(folder / state.CHECKPOINT, recipe) if resume else None
+    finished = folder / "result.json"
+    if saved is not None and saved["step"] == recipe.loop.steps and finished.is_file():
+        return json.loads(finished.read_text(encoding="utf-8"))
     run = prepare(recipe, distributed.pick_device(device))
     if saved is not None:
         state.restore(run, saved)
@@ -74,7 +82,7 @@ def train(run: Run, folder: Path, resume: bool = False) -> dict[str, Any]:
     with journal, _signals() as caught:
         last = _train(run, journal, caught)
         journal.advance(run.step)
-        return journal.result(last) if journal.active else {}
+        return journal.result(last, run.seconds + time.monotonic() - run.started) if journal.active else {}
 
 
 def prepare(recipe: schema.Recipe, device: torch.device, before: Run | None = None) -> Run:
@@ -84,6 +92,8 @@ def prepare(recipe: schema.Recipe, device: torch.device, before: Run | None = No
     """
     if recipe.loop.tensorboard and find_spec("tensorboard") is None:
         raise ValueError("loop.tensorboard needs TensorBoard: pip install 'isosphere[tensorboard]'")
+    if isinstance(recipe.loss, NTXent) and recipe.batches.per_class != 2:
+        raise ValueError("NTXent needs --batches.per_class 2; for any other number use SupCon")
     if recipe.model.freeze_bn and recipe.model.weights is None:
         raise ValueError("freeze_bn needs trained statistics to keep: name a weight file with --model.weights")
     if recipe.loop.deterministic:
@@ -96,6 +106,7 @@ def prepare(recipe: schema.Recipe, device: torch.device, before: Run | None = No
     )  # fmt: skip
     torch.manual_seed(recipe.seed)
     model = build.build_model(recipe.model)
+    build.check_size(model, recipe)
     criterion = build.build_criterion(recipe.loss, recipe.model.dim, len(views.train.classes))
     constraint = build.build_constraint(recipe.constraint)
     for part in (model, criterion, constraint):
@@ -152,7 +163,7 @@ def _train(run: Run, journal: Journal, caught: list[int]) -> dict[str, float]:
         if stopping and not final:
             told = f"stopped and saved at step {run.step} of {loop.steps}; go on with --resume {journal.folder}"
             raise Interrupted(told, caught[0] if caught else signal.SIGTERM)
-    return last or _evaluate(run, journal, clustering=True)  # nothing was left to train
+    return last or _evaluate(run, journal, clustering=True, write=False)  # nothing was left to train
 
 
 def training_feed(run: Run) -> Iterator[Batch]:
@@ -214,20 +225,22 @@ def autocast(loop: schema.Loop, device: torch.device) -> contextlib.AbstractCont
     return torch.autocast(device.type, dtype) if dtype is not None else contextlib.nullcontext()
 
 
-def _evaluate(run: Run, journal: Journal, clustering: bool = False) -> dict[str, float]:
+def _evaluate(run: Run, journal: Journal, clustering: bool = False, write: bool = True) -> dict[str, float]:
     embeddings = evaluate.embed(
         run.model, run.views.test, run.views.test_view, run.device, run.recipe.loop.workers,
         autocast=evaluate.half_precision(run.recipe.loop, run.device),
     )  # fmt: skip
     if not bool(embeddings.isfinite().all()):
-        _stop_diverged(run.step, "embeddings of test images are not finite", {})
+        lengths = evaluate.norm_statistics(norms(embeddings))
+        _stop_diverged(run.step, "embeddings of test images are not finite", lengths)
     if not journal.active:
         return {}
     views = run.views
     found = evaluate.measure(
         embeddings, views.test.labels, clustering, run.recipe.seed, views.recalls, views.is_query
     )
-    journal.write(run.step, "test", found)
+    if write:
+        journal.write(run.step, "test", found)
     journal.advance(run.step, f"R@1 {found['recall@1']:.1%}")
     journal.say(
         f"step {run.step:>6}  R@1 {found['recall@1']:6.2%}  MAP@R {found['map@r']:6.2%}"
@@ -272,7 +285,8 @@ def _asked_to_stop(run: Run, caught: list[int]) -> bool:
 def _save(run: Run, journal: Journal, found: dict[str, Tensor]) -> None:
     _stop_if_not_finite(run, found)
     # A finite loss can still have sent the weights to infinity; such weights must not replace good ones.
-    broken = [name for name, value in run.model.named_parameters() if not bool(value.isfinite().all())]
+    everything = [*run.model.named_parameters(), *run.criterion.named_parameters()]
+    broken = [name for name, value in everything if not bool(value.isfinite().all())]
     if broken:
         _stop_diverged(run.step, f"{broken[0]} is not finite", found)
     if journal.active:

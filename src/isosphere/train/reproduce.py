@@ -9,19 +9,18 @@ from isosphere.train import distributed, state
 from isosphere.train.loop import Run, prepare, train
 
 
-def run_many(recipes: dict[str, schema.Recipe], out: Path, device: str = "auto") -> dict[str, dict[str, Any]]:
-    """Train each recipe into out/name; returns what each result.json holds."""
+def run_many(recipes: dict[Path, schema.Recipe], device: str = "auto") -> dict[Path, dict[str, Any]]:
+    """Train each recipe into its folder; returns what each result.json holds."""
     chosen = distributed.pick_device(device)
     results, before = {}, None
-    for name, recipe in recipes.items():
-        folder = out / name
+    for folder, recipe in recipes.items():
         if (folder / "result.json").is_file():
-            results[name] = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+            results[folder] = json.loads((folder / "result.json").read_text(encoding="utf-8"))
             continue
         resume = (folder / state.CHECKPOINT).is_file()
         run: Run = prepare(recipe, chosen, before)
         if resume:
             state.restore(run, state.load(folder / state.CHECKPOINT, recipe))
-        results[name] = train(run, folder, resume)
+        results[folder] = train(run, folder, resume)
         before = run
     return results

@@ -1,11 +1,12 @@
 """Checkpoints: all that a run needs to go on, written so that a crash at any moment leaves a whole one."""
 
 import os
-import pickle
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import nn
 
 from isosphere.recipes import options, schema
 
@@ -13,8 +14,11 @@ if TYPE_CHECKING:
     from isosphere.train.loop import Run
 
 CHECKPOINT = "checkpoint.pt"
-FREE_FIELDS = ("claim", "loop.eval_every", "loop.save_every", "loop.log_every", "loop.workers", "loop.tensorboard")
-"""Fields that may differ on resuming: they do not change what is learned."""
+FREE_FIELDS = ("claim", "data.root", "data.pack", "model.weights") + tuple(
+    f"loop.{name}"
+    for name in ("eval_every", "save_every", "log_every", "workers", "tensorboard", "snapshot_every", "snapshot_images")
+)
+"""Fields that may differ on resuming: they do not change what is learned, or say where a moved file is."""
 
 
 def save(path: Path, state: dict[str, Any]) -> None:
@@ -43,8 +47,8 @@ def load(path: Path, recipe: schema.Recipe | None = None) -> dict[str, Any]:
         raise FileNotFoundError(f"no checkpoint {path}")
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
-        reason = str(error).split("\n")[0]
+    except Exception as error:  # a damaged file makes torch raise almost anything
+        reason = str(error).split("\n")[0].split(" (1)")[0]
         raise ValueError(f"{path} is not a checkpoint that can be read safely: {reason}") from error
     if not isinstance(state, dict) or "recipe" not in state:
         raise ValueError(f"{path} is not a checkpoint of isosphere")
@@ -57,11 +61,21 @@ def load(path: Path, recipe: schema.Recipe | None = None) -> dict[str, Any]:
     return state
 
 
+def put(module: nn.Module, weights: dict[str, Any]) -> None:
+    """Load weights that must fit exactly."""
+    try:
+        module.load_state_dict(weights)
+    except RuntimeError as error:
+        reason = " ".join(str(error).split())
+        raise ValueError(f"the checkpoint does not fit the model of its recipe: {reason[:200]}") from error
+
+
 def capture(run: "Run") -> dict[str, Any]:
     """Everything that is needed to go on; batches and augmentation are functions of the step and need nothing."""
     return {
         "recipe": options.to_dict(run.recipe),
         "step": run.step,
+        "seconds": run.seconds + time.monotonic() - run.started,
         "classes": run.views.train.classes,
         "model": run.model.state_dict(),
         "criterion": run.criterion.state_dict(),
@@ -74,16 +88,18 @@ def capture(run: "Run") -> dict[str, Any]:
 
 def restore(run: "Run", saved: dict[str, Any]) -> None:
     """Put a captured state back in place."""
-    run.model.load_state_dict(saved["model"])
-    run.criterion.load_state_dict(saved["criterion"])
+    if saved["classes"] != run.views.train.classes:
+        raise ValueError("the training classes are not those of the checkpoint: the images have changed since")
+    put(run.model, saved["model"])
+    put(run.criterion, saved["criterion"])
     if run.constraint is not None:
-        run.constraint.load_state_dict(saved["constraint"])
+        put(run.constraint, saved["constraint"])
     # How this device runs the optimiser is not the checkpoint's business: it may come from another one.
     own = [{key: group.get(key) for key in ("lr", "fused", "capturable")} for group in run.optimiser.param_groups]
     run.optimiser.load_state_dict(saved["optimiser"])
     for group, settings in zip(run.optimiser.param_groups, own, strict=True):
         group.update(settings)
-    run.step = saved["step"]
+    run.step, run.seconds = saved["step"], saved["seconds"]
     torch.set_rng_state(saved["random"])
     if saved["random_cuda"] is not None and run.device.type == "cuda":
         torch.cuda.set_rng_state(saved["random_cuda"], run.device)
