@@ -14,6 +14,9 @@ test: .venv/ready-test
 bench: .venv/ready-bench
 	$(BIN)/python benchmarks/losses.py
 	$(BIN)/python benchmarks/metrics.py
+	@if $(BIN)/python -c 'import sys, torch; sys.exit(not torch.cuda.is_available())'; then \
+		$(BIN)/python benchmarks/losses.py --device cuda && $(BIN)/python benchmarks/metrics.py --device cuda --size sop; \
+	fi
 
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \

@@ -191,6 +191,14 @@ def test_bad_input_is_one_line_and_nothing_is_written(words, message, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_datasets_says_what_is_installed_and_where_to_get_the_rest(tmp_path):
+    (tmp_path / "data" / "CUB_200_2011" / "images" / "001.Albatross").mkdir(parents=True)
+    (tmp_path / "data" / "CUB_200_2011" / "images.txt").write_text("1 001.Albatross/a.jpg\n")
+    (tmp_path / "data" / "CUB_200_2011" / "image_class_labels.txt").write_text("1 1\n")
+    told = " ".join(isosphere("datasets", folder=tmp_path).stdout.split())
+    assert "CUB-200-2011" in told and "cars196" in told and "not installed" in told and "http" in told
+
+
 def test_recipes_are_listed_by_group_by_beginning_and_by_field(tmp_path):
     overview = isosphere("recipes", folder=tmp_path).stdout
     assert "paper-inshop-ms" in overview and "NAME-sec-relative" in overview and "cub200-ms-sec" not in overview

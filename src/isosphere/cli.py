@@ -152,6 +152,23 @@ def recipes(
     console.print(table, highlight=False)
 
 
+def datasets(
+    root: Annotated[Path, typer.Argument(help="the folder that holds the benchmarks")] = Path("data"),
+) -> None:
+    """Which retrieval benchmarks are installed, where, whether complete, and where to get the others."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from isosphere.data.retrieval import installed
+
+    table = Table("name", "data set", "state", "folder or source", box=None)
+    table.columns[3].overflow = "fold"
+    table.columns[0].no_wrap = True
+    for row in installed(root):
+        table.add_row(row.name, row.title, row.state, str(row.folder or row.source))
+    Console().print(table, highlight=False)
+
+
 COMMANDS = {
     "demo": demo,
     "train": train,
@@ -159,6 +176,7 @@ COMMANDS = {
     "embed": embed,
     "inspect": inspect,
     "recipes": recipes,
+    "datasets": datasets,
 }
 
 
