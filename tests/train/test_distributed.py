@@ -1,15 +1,18 @@
 """Two gloo processes against one on the whole batch: losses, gradients, weights, statistics and radius."""
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 import torch
 
 import ranks
+from isosphere.train.loop import fit
 from tiny import TINY, tiny_recipe
 
 CASES = {
@@ -76,11 +79,26 @@ def test_without_sync_the_radius_would_be_another():
     torch.testing.assert_close(torch.cat(synced) / 2, ranks.whole_sec_gradient())
 
 
-def test_torchrun_trains_and_sigterm_stops_all_ranks_at_one_step(tmp_path):
-    changes = [word for key, value in (TINY | {"loop.steps": "100000"}).items() for word in (f"--{key}", value)]
+def torchrun(folder: Path, steps: int) -> subprocess.Popen:
+    changes = [word for key, value in (TINY | {"loop.steps": str(steps)}).items() for word in (f"--{key}", value)]
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"]
-    command += ["-m", "isosphere", "train", "rendered-sec", "--out", str(tmp_path / "run"), "--device", "cpu", *changes]
-    process = subprocess.Popen(command, env=os.environ | {"OMP_NUM_THREADS": "1"}, stderr=subprocess.PIPE, text=True)
+    command += ["-m", "isosphere", "train", "rendered-sec", "--out", str(folder), "--device", "cpu", *changes]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_torchrun_trains_to_the_end(tmp_path):
+    process = torchrun(tmp_path / "run", steps=12)
+    shown, told = process.communicate(timeout=120)
+    assert process.returncode == 0 and "Warning" not in told, told
+    assert "R@1" in shown and (tmp_path / "run" / "result.json").exists()
+    alone = fit(tiny_recipe("rendered-sec", {"loop.steps": 12}), tmp_path / "alone", "cpu")
+    found = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert found["last"]["norm_mean"] == pytest.approx(alone["last"]["norm_mean"], rel=1e-2)
+
+
+def test_sigterm_stops_all_ranks_at_one_step(tmp_path):
+    process = torchrun(tmp_path / "run", steps=100000)
     deadline = time.monotonic() + 120
     while not (tmp_path / "run" / "checkpoint.pt").exists():
         assert process.poll() is None and time.monotonic() < deadline, process.stderr.read()

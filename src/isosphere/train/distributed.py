@@ -10,7 +10,6 @@ import os
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.nn.functional import all_reduce
 
 
 def world() -> int:
@@ -67,6 +66,22 @@ def gather(embeddings: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     return _Gather.apply(embeddings), torch.cat(parts)
 
 
+class _SumOverRanks(torch.autograd.Function):
+    """The sum over all ranks, whose gradient is the sum of all ranks' gradients."""
+
+    @staticmethod
+    def forward(ctx, values: Tensor) -> Tensor:
+        total = values.clone()
+        dist.all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(ctx, gradient: Tensor) -> Tensor:
+        total = gradient.clone()
+        dist.all_reduce(total)
+        return total
+
+
 class SyncedBatchNorm(nn.Module):
     """Batch norm over the batch of all ranks, on CPU too, where nn.SyncBatchNorm refuses; same state_dict keys.
 
@@ -90,8 +105,8 @@ class SyncedBatchNorm(nn.Module):
         else:
             others = [d for d in range(values.ndim) if d != 1]
             count = values.numel() // values.shape[1] * world()
-            mean = all_reduce(values.sum(others)) / count
-            variance = all_reduce((values - mean.view(shape)).square().sum(others)) / count
+            mean = _SumOverRanks.apply(values.sum(others)) / count
+            variance = _SumOverRanks.apply((values - mean.view(shape)).square().sum(others)) / count
             with torch.no_grad():
                 self.num_batches_tracked += 1
                 self.running_mean.lerp_(mean, self.momentum)

@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -65,11 +66,12 @@ class Run:
 
 def fit(recipe: schema.Recipe, folder: Path, device: str = "auto", resume: bool = False) -> dict[str, Any]:
     """Train a recipe into a run folder, or go on from its checkpoint; returns what result.json holds."""
+    chosen = distributed.pick_device(device)
     saved = state.load(folder / state.CHECKPOINT, recipe) if resume else None
     finished = folder / "result.json"
     if saved is not None and saved["step"] == recipe.loop.steps and finished.is_file():
-        return json.loads(finished.read_text(encoding="utf-8"))
-    run = prepare(recipe, distributed.pick_device(device))
+        return json.loads(finished.read_text(encoding="utf-8")) if distributed.rank() == 0 else {}
+    run = prepare(recipe, chosen)
     if saved is not None:
         state.restore(run, saved)
     return train(run, folder, resume)
@@ -116,7 +118,9 @@ def prepare(recipe: schema.Recipe, device: torch.device, before: Run | None = No
         model.to(memory_format=torch.channels_last)
     network: nn.Module = distributed.synchronise_batch_norm(model)
     if distributed.world() > 1:
-        network = DistributedDataParallel(network, broadcast_buffers=False)
+        with warnings.catch_warnings():  # newer torch has another word for it, which older ones do not know
+            warnings.simplefilter("ignore", FutureWarning)
+            network = DistributedDataParallel(network, broadcast_buffers=False)
     if recipe.loop.compile and before and (before.recipe.model, before.recipe.loop.compile) == (recipe.model, True):
         before.model.load_state_dict(model.state_dict())
         model, network = before.model, before.network
@@ -141,6 +145,8 @@ def _train(run: Run, journal: Journal, caught: list[int]) -> dict[str, float]:
     if run.step == 0:
         _evaluate(run, journal)
     run.network.train()
+    if run.step == loop.steps:  # a finished run whose result was lost
+        return _evaluate(run, journal, clustering=True, write=False)
     last: dict[str, float] = {}
     for batch in training_feed(run):
         found = train_step(run, batch.images, batch.labels)
@@ -163,7 +169,7 @@ def _train(run: Run, journal: Journal, caught: list[int]) -> dict[str, float]:
         if stopping and not final:
             told = f"stopped and saved at step {run.step} of {loop.steps}; go on with --resume {journal.folder}"
             raise Interrupted(told, caught[0] if caught else signal.SIGTERM)
-    return last or _evaluate(run, journal, clustering=True, write=False)  # nothing was left to train
+    return last
 
 
 def training_feed(run: Run) -> Iterator[Batch]:
