@@ -53,7 +53,7 @@ def test_relative_sec_is_free_of_scale_and_equals_eta_over_the_squared_radius():
 def test_radius_zero_is_l2_reg():
     embeddings = some_embeddings()
     loss = SEC(0.01, radius=0.0)(embeddings)
-    assert float(loss) == pytest.approx(0.01 * float(embeddings.detach().square().sum(1).mean()))
+    assert float(loss.detach()) == pytest.approx(0.01 * float(embeddings.detach().square().sum(1).mean()))
     loss.backward()
     torch.testing.assert_close(embeddings.grad, 0.01 * 2 / 10 * embeddings.detach())
 
