@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -88,6 +89,13 @@ def test_a_seed_gives_the_same_start_and_batches_whatever_the_arm():
             assert torch.equal(value, run.model.state_dict()[name])
         for one, other in zip(loop.training_feed(runs[0]), loop.training_feed(run), strict=True):
             assert torch.equal(one.images, other.images) and torch.equal(one.labels, other.labels)
+
+
+def test_an_incomplete_benchmark_is_recorded(tmp_path):
+    run = loop.prepare(tiny_recipe(), torch.device("cpu"))
+    run.views = replace(run.views, deviation="Cars196 lacks 15 images")
+    assert loop.train(run, tmp_path / "run")["deviation"] == "Cars196 lacks 15 images"
+    assert json.loads((tmp_path / "run" / "result.json").read_text())["deviation"] == "Cars196 lacks 15 images"
 
 
 def test_a_run_before_lends_its_data_and_changes_nothing(tmp_path):

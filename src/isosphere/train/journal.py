@@ -86,7 +86,7 @@ class Journal:
         lines = (self.folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
         return [entry for entry in map(json.loads, lines) if entry["kind"] == "test"]
 
-    def result(self, last: dict[str, float], seconds: float) -> dict[str, Any]:
+    def result(self, last: dict[str, float], seconds: float, deviation: str = "") -> dict[str, Any]:
         """Write and return result.json: the last evaluation, the best (picked on test: an oracle), and the run."""
         tests = self.tests()
         best = max(tests, key=lambda entry: entry["recall@1"])
@@ -95,6 +95,7 @@ class Journal:
             "last": last,
             "oracle": best,
             "seconds": round(seconds, 2),
+            "deviation": deviation,  # how a benchmark's copy differs from the original
             **self.environment,
         }
         write_json(self.folder / "result.json", result)

@@ -84,7 +84,8 @@ def train(run: Run, folder: Path, resume: bool = False) -> dict[str, Any]:
     with journal, _signals() as caught:
         last = _train(run, journal, caught)
         journal.advance(run.step)
-        return journal.result(last, run.seconds + time.monotonic() - run.started) if journal.active else {}
+        seconds = run.seconds + time.monotonic() - run.started
+        return journal.result(last, seconds, run.views.deviation) if journal.active else {}
 
 
 def prepare(recipe: schema.Recipe, device: torch.device, before: Run | None = None) -> Run:
