@@ -15,7 +15,8 @@ import torch
 
 from isosphere.recipes import override
 from isosphere.train import state
-from isosphere.train.loop import NonFiniteLoss, fit
+from isosphere.train.loop import fit
+from isosphere.train.stopping import NonFiniteLoss
 from tiny import TINY, tiny_recipe
 
 STEPS = 150

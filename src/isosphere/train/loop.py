@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import signal
-import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -12,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -30,18 +29,7 @@ from isosphere.train import build, distributed, evaluate, state
 from isosphere.train.capture import CapturedStep
 from isosphere.train.journal import Journal
 from isosphere.train.schedules import lr_factor
-
-
-class NonFiniteLoss(RuntimeError):
-    """Training diverged; the message tells the step, the norms and what to try."""
-
-
-class Interrupted(RuntimeError):
-    """Training was asked to stop, and saved; `signal` is the signal's number."""
-
-    def __init__(self, message: str, number: int):
-        super().__init__(message)
-        self.signal = number
+from isosphere.train.stopping import Interrupted, signals, stop_diverged
 
 
 @dataclass
@@ -81,7 +69,7 @@ def train(run: Run, folder: Path, resume: bool = False) -> dict[str, Any]:
     """Train a prepared run to its end."""
     recipe = run.recipe
     journal = Journal(folder, recipe, run.device, run.step if resume else None, active=distributed.rank() == 0)
-    with journal, _signals() as caught:
+    with journal, signals() as caught:
         last = _train(run, journal, caught)
         journal.advance(run.step)
         seconds = run.seconds + time.monotonic() - run.started
@@ -208,7 +196,7 @@ def _update(run: Run, images: Tensor, labels: Tensor, progress: Tensor | float) 
     try:
         metric = run.criterion(inputs, labels)
     except NotFinite as error:  # on CPU; elsewhere the loss is NaN, and is looked at when something is written
-        _stop_diverged(run.step + 1, str(error), evaluate.norm_statistics(norms(embeddings.detach())))
+        stop_diverged(run.step + 1, str(error), evaluate.norm_statistics(norms(embeddings.detach())))
     penalty = metric.new_zeros(()) if run.constraint is None else run.constraint(embeddings, progress=progress)
     loss = metric + penalty
 
@@ -239,7 +227,7 @@ def _evaluate(run: Run, journal: Journal, clustering: bool = False, write: bool 
     )  # fmt: skip
     if not bool(embeddings.isfinite().all()):
         lengths = evaluate.norm_statistics(norms(embeddings))
-        _stop_diverged(run.step, "embeddings of test images are not finite", lengths)
+        stop_diverged(run.step, "embeddings of test images are not finite", lengths)
     if not journal.active:
         return {}
     views = run.views
@@ -271,15 +259,7 @@ def _snapshot(run: Run, journal: Journal) -> None:
 
 def _stop_if_not_finite(run: Run, found: dict[str, Tensor]) -> None:
     if int(run.bad_step) >= 0:
-        _stop_diverged(int(run.bad_step), "the loss is not finite", found)
-
-
-def _stop_diverged(step: int, reason: str, found: dict[str, Tensor]) -> NoReturn:
-    told = "".join(f", {name} {float(value):.4g}" for name, value in found.items())
-    raise NonFiniteLoss(
-        f"training diverged at step {step}: {reason}{told}; the last checkpoint is untouched. "
-        "Try a smaller learning rate (--optimiser.lr), gradient clipping (--loop.clip 1.0), or --loop.precision float32"
-    )
+        stop_diverged(int(run.bad_step), "the loss is not finite", found)
 
 
 def _asked_to_stop(run: Run, caught: list[int]) -> bool:
@@ -295,28 +275,6 @@ def _save(run: Run, journal: Journal, found: dict[str, Tensor]) -> None:
     everything = [*run.model.named_parameters(), *run.criterion.named_parameters()]
     broken = [name for name, value in everything if not bool(value.isfinite().all())]
     if broken:
-        _stop_diverged(run.step, f"{broken[0]} is not finite", found)
+        stop_diverged(run.step, f"{broken[0]} is not finite", found)
     if journal.active:
         state.save(journal.folder / state.CHECKPOINT, state.capture(run))
-
-
-@contextlib.contextmanager
-def _signals() -> Iterator[list[int]]:
-    """Collect Ctrl-C and SIGTERM while training; the second one acts at once."""
-    caught: list[int] = []
-
-    def remember(number: int, frame: object) -> None:
-        if caught:
-            signal.signal(number, before[number])
-            signal.raise_signal(number)
-        caught.append(number)
-
-    if threading.current_thread() is not threading.main_thread():
-        yield caught  # Python lets only the main thread handle signals
-        return
-    before = {number: signal.signal(number, remember) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield caught
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
