@@ -1,0 +1,220 @@
+"""Faces brought to one framing, 112 x 112: a similarity by landmarks where there are some, else a central square.
+
+The frame is the one that ArcFace's templates fix: with the eyes 35 pixels apart it is 3.2 times as wide as that.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch.utils.data import DataLoader, Dataset
+
+from .images import ImageSet, UnreadableImage, some
+from .recordio import RecordSet
+
+SIZE = 112
+# Where eyes (the image's left first), tip of the nose and corners of the mouth come to lie, (5, 2) as x and y.
+TEMPLATE = torch.tensor(
+    [(38.2946, 51.6963), (73.5318, 51.5014), (56.0252, 71.7366), (41.5493, 92.3655), (70.7299, 92.2041)],
+    dtype=torch.float64,
+)
+CHUNK = 64  # images that a worker hands over at once
+
+
+def similarity(points: Tensor, targets: Tensor) -> Tensor:
+    """The rotation, scale and shift that bring points (K, 2) nearest to targets (K, 2), as (2, 3) (Umeyama 1991).
+
+    In the plane and without reflection the least squares are solved by one complex number, scale times rotation.
+    """
+    points, targets = points.double(), targets.double()
+    centre, target = points.mean(0), targets.mean(0)
+    (x, y), (u, v) = (points - centre).T, (targets - target).T
+    spread = (x * x + y * y).sum()
+    if not spread > 0:
+        raise ValueError("a similarity needs two landmarks that differ")
+    real, imaginary = (x * u + y * v).sum() / spread, (x * v - y * u).sum() / spread
+    turn = torch.stack((real, -imaginary, imaginary, real)).view(2, 2)
+    return torch.cat((turn, (target - turn @ centre)[:, None]), dim=1)
+
+
+def align(image: Tensor, landmarks: Tensor, size: int = SIZE) -> Tensor:
+    """The face whose five landmarks (5, 2) lie here, moved to the template, uint8 (C, H, W) -> (C, size, size).
+
+    Landmarks are eyes, nose, mouth as in TEMPLATE, in pixels; hidden ones are NaN, two must be seen. Bilinear, black
+    outside of the image; an image that would be more than halved is first reduced with antialiasing.
+    """
+    seen = landmarks.isfinite().all(1)
+    if int(seen.sum()) < 2:
+        raise ValueError(f"a face needs two landmarks to be aligned, not {int(seen.sum())}")
+    points, targets = landmarks[seen].double(), TEMPLATE[seen] * (size / SIZE)
+    matrix = similarity(points, targets)
+    reduction = 2 * float(matrix[:, 0].norm())
+    if reduction < 1:
+        from torchvision.transforms.v2 import functional
+
+        height, width = (max(1, round(side * reduction)) for side in image.shape[1:])
+        zoom = torch.tensor([width / image.shape[2], height / image.shape[1]], dtype=torch.float64)
+        image = functional.resize(image, [height, width], antialias=True)
+        matrix = similarity((points + 0.5) * zoom - 0.5, targets)
+    inverse = torch.linalg.inv(matrix[:, :2])
+    places = torch.arange(size, dtype=torch.float64)
+    grid = torch.stack(torch.meshgrid(places, places, indexing="xy"), dim=-1)  # (size, size, 2) as x, y
+    grid = (grid - matrix[:, 2]) @ inverse.T
+    limits = torch.tensor([image.shape[2], image.shape[1]])
+    grid = (2 * grid + 1) / limits - 1  # pixel centres to [-1, 1]
+    warped = F.grid_sample(image[None].float(), grid[None].float(), padding_mode="zeros", align_corners=False)
+    return warped[0].round().to(torch.uint8)
+
+
+@dataclass(frozen=True)
+class FaceView:
+    """The square of `fraction` of the shorter side, `rise` of it above the centre: uint8 (C, H, W) -> (C, size, size).
+
+    The defaults frame LFW's 250 x 250 photographs (and others cut out as those) as alignment would: over LFW the
+    aligned frames have a median side of 130 and their centres are 8 above the middle. Photographs that are cut to the
+    face already, such as CFP's, want fraction 1 and rise 0, and so do faces that are aligned and of another size.
+    """
+
+    fraction: float = 0.52
+    rise: float = 0.033
+    size: int = SIZE
+    draws: ClassVar[int] = 0
+
+    def __call__(self, image: Tensor, numbers: Tensor | None = None) -> Tensor:
+        """One image, or a batch of one size; it uses no random numbers."""
+        from torchvision.transforms.v2 import functional
+
+        height, width = image.shape[-2:]
+        side = max(1, round(self.fraction * min(height, width)))
+        top = min(max(round((height - side) / 2 - self.rise * min(height, width)), 0), height - side)
+        left = round((width - side) / 2)
+        return functional.resized_crop(image, top, left, side, side, [self.size, self.size], antialias=True)
+
+
+WHOLE = FaceView(fraction=1.0, rise=0.0)
+
+
+def framed(
+    images: ImageSet | RecordSet,
+    view: FaceView = WHOLE,
+    landmarks: Tensor | None = None,
+    workers: int | None = None,
+) -> ImageSet:
+    """The set with every face in its frame and in memory, uint8 (N, 3, 112, 112), decoded behind a progress bar.
+
+    `landmarks` is (N, 5, 2); a face of which fewer than two are known is seen through the view. `workers` processes
+    share the work (by default one for each core). Unreadable images are an error that names and counts them.
+    """
+    from rich.progress import track
+
+    if landmarks is not None and landmarks.shape != (len(images), 5, 2):
+        raise ValueError(f"landmarks must be ({len(images)}, 5, 2), not {tuple(landmarks.shape)}")
+    workers = len(os.sched_getaffinity(0)) if workers is None else workers
+    starts = range(0, len(images), CHUNK)
+    loader = DataLoader(
+        _Framed(images, view, landmarks),
+        batch_size=None,
+        sampler=starts,
+        num_workers=min(workers, len(starts)),
+        generator=torch.Generator(),  # else the loader would draw its base seed from the global stream
+    )
+    pixels, failures = torch.empty(len(images), 3, view.size, view.size, dtype=torch.uint8), {}
+    for start, (faces, errors) in zip(starts, track(loader, "framing faces", len(starts), transient=True), strict=True):
+        pixels[start : start + len(faces)] = faces
+        failures.update({start + place: error for place, error in errors.items()})
+    if failures:
+        lost = set(range(len(images.classes))) - {
+            label for index, label in enumerate(images.labels.tolist()) if index not in failures
+        }
+        empty = f"; no image is left of {some(images.classes[label] for label in sorted(lost))}" if lost else ""
+        told = f"{len(failures)} of {len(images)} images are unreadable: {some(map(str, failures.values()))}"
+        raise ValueError(f"{told}{empty}; repair or remove them")
+    return ImageSet.from_pixels(pixels, images.labels, images.classes)
+
+
+class _Framed(Dataset):
+    """`faces[start]` are the next CHUNK faces, uint8 (K, 3, S, S), and the errors of those that are unreadable."""
+
+    def __init__(self, images: ImageSet | RecordSet, view: FaceView, landmarks: Tensor | None) -> None:
+        self.images, self.view, self.landmarks = images, view, landmarks
+
+    def __getitem__(self, start: int) -> tuple[Tensor, dict[int, UnreadableImage]]:
+        indices, size = range(start, min(start + CHUNK, len(self.images))), self.view.size
+        faces, errors = torch.zeros(len(indices), 3, size, size, dtype=torch.uint8), {}
+        for place, index in enumerate(indices):
+            try:
+                faces[place] = self._face(index)
+            except UnreadableImage as error:  # returned, because a worker would raise it without its path
+                errors[place] = error
+        return faces, errors
+
+    def _face(self, index: int) -> Tensor:
+        image = self.images[index]
+        if self.landmarks is None or int(self.landmarks[index].isfinite().all(1).sum()) < 2:
+            return self.view(image)
+        return align(image, self.landmarks[index], self.view.size)
+
+
+def landmarks_of(images: ImageSet | RecordSet, home: Path) -> Tensor | None:
+    """What is known of the faces' landmarks, (N, 5, 2): a `landmarks.txt` in their folder, CFP's fiducials, or None."""
+    if images.paths is None:
+        return None
+    home = home if home.is_dir() else home.parent
+    if (home / "landmarks.txt").is_file():
+        return listed_landmarks(home / "landmarks.txt", images)
+    return cfp_landmarks(images) if (home / "Data" / "Fiducials").is_dir() else None
+
+
+def listed_landmarks(path: str | Path, images: ImageSet) -> Tensor:
+    """Five landmarks for each file of a set, float64 (N, 5, 2), from lines `file x1 y1 ... x5 y5`; NaN for the others.
+
+    A line's file is the end of a path of the set, as `Zico/Zico_0001.jpg`; numbers after the tenth are ignored.
+    """
+    listed = {}
+    for number, line in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), start=1):
+        name, *values = line.split()
+        try:
+            listed[name] = np.array(values[:10], dtype=np.float64).reshape(5, 2)
+        except ValueError as error:
+            raise ValueError(f"{path}: line {number} must be a file and the x, y of five landmarks") from error
+    depth = max((name.count("/") for name in listed), default=0) + 1
+    none = np.full((5, 2), np.nan)
+    found = [listed.get("/".join(Path(file).parts[-depth:]), none) for file in images.paths]
+    if np.isnan(found).all():
+        raise ValueError(f"{path} lists none of the {len(found)} images; its first column must end their paths")
+    return torch.from_numpy(np.stack(found))
+
+
+def visible_five(fiducials: Sequence[Sequence[float]] | np.ndarray) -> np.ndarray:
+    """The five landmarks, (5, 2) with two hidden (NaN), of CFP's 30 fiducials (30, 2), which mark one half of a face.
+
+    They are, counted from 0: 0-8 jaw, 9-11 brow, 12-17 eye, 18-21 bridge of the nose down to its tip, 22-24 below the
+    nose, 25 corner of the mouth, 26-29 lips. Seen are the eye's mean, the tip (21) and the corner (25). On which side
+    of the line from eye to mouth the nose is tells which half that is: the image's left in all frontal photographs.
+    """
+    fiducials = np.asarray(fiducials, dtype=np.float64)
+    eye, nose, mouth = fiducials[12:18].mean(0), fiducials[21], fiducials[25]
+    (down_x, down_y), (out_x, out_y) = mouth - eye, nose - eye
+    right = int(down_x * out_y - down_y * out_x > 0)  # the nose is to the left of that line
+    five = np.full((5, 2), np.nan)
+    five[[right, 2, 3 + right]] = eye, nose, mouth
+    return five
+
+
+def cfp_landmarks(images: ImageSet) -> Tensor:
+    """Landmarks of CFP's files from the fiducials beside them, float64 (N, 5, 2): `visible_five` of each."""
+    found = []
+    for file in map(Path, images.paths):
+        fiducials = file.parents[3] / "Fiducials" / Path(*file.parts[-3:]).with_suffix(".txt")
+        try:
+            table = np.loadtxt(fiducials, delimiter=",").reshape(30, 2)
+        except (OSError, ValueError) as error:
+            raise ValueError(f"{fiducials} does not hold 30 fiducials, x,y a line: {error}") from error
+        found.append(visible_five(table))
+    return torch.from_numpy(np.stack(found))

@@ -1,0 +1,133 @@
+"""Face packs, lfw.bin, agedb_30.bin, cfp_fp.bin and the like: pickles of (encoded images, which pairs are one person).
+
+A pickle can run anything. So a pack is read twice: first its opcodes are looked through, and none is obeyed before all
+of them are known to be harmless; then it is loaded with stand-ins for the few names that packs contain, whether written
+by Python 2 or 3, with images as bytes or as numpy's arrays. Neither numpy nor any other module is called.
+"""
+
+import io
+import pickle
+import pickletools
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from .images import UnreadableImage, decode, some
+
+
+class ForeignPickle(Exception):
+    """Something in a pickle that no pack of faces contains."""
+
+
+def read_bin(path: str | Path, workers: int = 8) -> tuple[Tensor, Tensor]:
+    """The pixels of all images, uint8 (2P, 3, H, W), a pair side by side, and whether it is one person, bool (P,)."""
+    from rich.progress import track
+
+    path = Path(path)
+    if not path.is_file():
+        raise ValueError(f"{path} is not a file; give a pack of face pairs such as lfw.bin")
+    encoded, same = _contents(path)
+
+    def pixels(place: int) -> Tensor | UnreadableImage:
+        try:
+            return decode(io.BytesIO(encoded[place]))
+        except UnreadableImage as error:
+            return UnreadableImage(f"{place} of {path.name}", error.reason)
+
+    with ThreadPoolExecutor(workers) as pool:  # threads are enough: PIL decodes without the interpreter's lock
+        found = list(track(pool.map(pixels, range(len(encoded))), "reading faces", len(encoded), transient=True))
+    failures = [str(image) for image in found if isinstance(image, UnreadableImage)]
+    if failures:
+        raise ValueError(f"{path}: {len(failures)} of {len(found)} images are unreadable: {some(failures)}")
+    sizes = sorted({tuple(image.shape[1:]) for image in found})
+    if len(sizes) > 1:
+        raise ValueError(f"{path} has images of {len(sizes)} sizes, such as {sizes[0]} and {sizes[1]}; they must agree")
+    return torch.stack(found), torch.tensor(same)
+
+
+def _contents(path: Path) -> tuple[list[bytes], list[bool]]:
+    """The two lists of a pack, checked in form and number."""
+    try:
+        with open(path, "rb") as file:
+            for opcode, argument, _ in pickletools.genops(file):
+                if opcode.name not in OPCODES:
+                    raise ForeignPickle(f"it uses the pickle opcode {opcode.name}")
+                if opcode.name == "GLOBAL":
+                    _admitted(argument.replace(" ", "."))
+            file.seek(0)
+            images, same = _Unpickler(file, encoding="bytes").load()  # Python 2's text was bytes, and is bytes here
+        images = [image.data if isinstance(image, _Array) else image for image in images]
+        fits = len(images) == 2 * len(same) > 0 and all(isinstance(image, bytes) for image in images)
+        if not fits or not all(isinstance(one, int) for one in same):
+            raise TypeError("it does not hold two encoded images for each truth value")
+    except ForeignPickle as error:
+        raise ValueError(f"{path} is not a pack of face pairs: {error}; it may be malicious, do not use it") from None
+    except Exception as error:  # a damaged pickle raises almost anything
+        raise ValueError(f"{path} is not a pack of face pairs, or it is damaged: {error}") from error
+    return images, list(map(bool, same))
+
+
+class _Unpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> object:
+        return _admitted(f"{module}.{name}")
+
+
+class _Type:
+    """Stands for numpy's dtype: bytes or truth values."""
+
+    def __init__(self, code: str | bytes, *rest: object) -> None:
+        if code not in ("u1", b"u1", "b1", b"b1"):
+            raise ForeignPickle(f"it has an array of the type {code!r}")
+
+    def __setstate__(self, state: tuple) -> None:
+        """Byte order and the like, which bytes do not have."""
+
+
+class _Array:
+    """Stands for numpy's array: `data` are its bytes."""
+
+    def __init__(self, *rest: object) -> None:
+        self.data = b""
+
+    def __setstate__(self, state: tuple) -> None:
+        self.data = state[4]
+
+
+def _bytes(text: str = "", encoding: str = "latin1") -> bytes:
+    """Bytes as Python 3 writes them for Python 2: as text of which every letter is a byte."""
+    return text.encode("latin1")
+
+
+def _buffer(data: bytearray, *rest: object) -> bytes:
+    return bytes(data)
+
+
+def _truth(kind: _Type, data: bytes) -> bool:
+    return data != b"\0"
+
+
+def _admitted(name: str) -> object:
+    if name not in ADMITTED:
+        raise ForeignPickle(f"it asks for {name}")
+    return ADMITTED[name]
+
+
+ADMITTED = {
+    "numpy.ndarray": _Array,
+    "numpy.dtype": _Type,
+    "_codecs.encode": _bytes,
+    "__builtin__.bytes": _bytes,
+    "builtins.bytes": _bytes,
+}
+for _package in ("numpy.core", "numpy._core"):  # before and since numpy 2
+    ADMITTED[f"{_package}.multiarray._reconstruct"] = _Array
+    ADMITTED[f"{_package}.numeric._frombuffer"] = _buffer
+    ADMITTED[f"{_package}.multiarray.scalar"] = _truth
+OPCODES = set(
+    """PROTO FRAME STOP MARK POP TUPLE TUPLE1 TUPLE2 TUPLE3 EMPTY_TUPLE LIST EMPTY_LIST APPEND APPENDS NONE NEWTRUE
+    NEWFALSE INT BININT BININT1 BININT2 LONG LONG1 STRING BINSTRING SHORT_BINSTRING BINBYTES SHORT_BINBYTES BINBYTES8
+    BYTEARRAY8 UNICODE BINUNICODE SHORT_BINUNICODE PUT BINPUT LONG_BINPUT MEMOIZE GET BINGET LONG_BINGET GLOBAL
+    STACK_GLOBAL REDUCE BUILD""".split()
+)

@@ -1,0 +1,162 @@
+"""MXNet's RecordIO pairs (`train.rec` beside `train.idx`) read without MXNet: any record at once, memory-mapped.
+
+A record is a magic number, a word with the length of its bytes (29 bits) and their part (3 bits: 0 is a whole record,
+1, 2, 3 the first, a middle and the last part), and the bytes, filled up to a multiple of four. Writers cut a record
+where the magic number itself occurs in it. The bytes are a header (flag, label, two ids, then `flag` more labels) and
+an encoded image. insightface's files begin with a record about the file and end with one about each identity: these
+have no image and are passed over, as every image carries its label.
+"""
+
+import io
+import mmap
+import struct
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .images import UnreadableImage, decode
+
+MAGIC = struct.pack("<I", 0xCED7230A)
+LENGTH = (1 << 29) - 1
+CHUNK = 1 << 16  # records whose headers are read at once
+HEAD = np.dtype(
+    [("magic", "S4"), ("word", "<u4"), ("flag", "<u4"), ("label", "<f4"), ("ids", "<u8", 2), ("labels", "<f4", 2)]
+)
+HEADER = struct.Struct("<IfQQ")
+
+
+class RecordFile:
+    """The records of a pair by place: `keys` and `offsets`, int64 (M,), in the order of the index.
+
+    The file is mapped on first use, in each process that it is pickled to; forked processes share the map.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path, self._map = Path(path), None
+        index = self.path.with_suffix(".idx")
+        for file in (self.path, index):
+            if not file.is_file():
+                raise ValueError(f"{file} is not a file; a RecordIO pair is a .rec beside an .idx of the same name")
+            if not file.stat().st_size:
+                raise ValueError(f"{file} is empty; copy it again")
+        try:
+            table = np.loadtxt(index, dtype=np.int64, ndmin=2)
+        except ValueError as error:
+            raise ValueError(f"{index} is not an index of records: {error}") from error
+        if table.shape[1:] != (2,):
+            raise ValueError(f"{index} is not an index of records: a line must hold a record's number and its place")
+        self.keys, self.offsets = table.T.copy()
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**self.__dict__, "_map": None}
+
+    @property
+    def map(self) -> mmap.mmap:
+        """The whole file, read-only; without a file position, so that processes do not disturb each other."""
+        if self._map is None:
+            with open(self.path, "rb") as file:
+                self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        return self._map
+
+    def heads(self, places: np.ndarray) -> np.ndarray:
+        """The beginnings of these records, HEAD (N,), each checked to be one and to end within the file."""
+        offsets, size = self.offsets[places], len(self.map)
+        if offsets.min() < 0 or offsets.max() > size - 8 - HEADER.size:
+            wrong = places[((offsets < 0) | (offsets > size - 8 - HEADER.size)).argmax()]
+            raise ValueError(self._damage(wrong, f"the file ends at byte {size}; it is cut off, copy it again"))
+        spans = np.minimum(offsets[:, None] + np.arange(HEAD.itemsize), size - 1)
+        heads = np.frombuffer(self.map, np.uint8)[spans].view(HEAD)[:, 0]
+        foreign = heads["magic"] != MAGIC
+        if foreign.any():
+            raise ValueError(self._damage(places[foreign.argmax()], "no record begins there; .rec and .idx disagree"))
+        ends = offsets + 8 + (heads["word"] & LENGTH)
+        if ends.max() > size:
+            reason = f"it ends after the file's {size} bytes; the file is cut off, copy it again"
+            raise ValueError(self._damage(places[(ends > size).argmax()], reason))
+        return heads
+
+    def read(self, place: int) -> bytes:
+        """The bytes of a record, its parts joined."""
+        parts, at, last = [], int(self.offsets[place]), False
+        while not last:
+            magic, word = self.map[at : at + 4], int.from_bytes(self.map[at + 4 : at + 8], "little")
+            part, length = word >> 29, word & LENGTH
+            if magic != MAGIC or part not in ((2, 3) if parts else (0, 1)) or at + 8 + length > len(self.map):
+                raise ValueError(self._damage(place, f"its part {len(parts) + 1} is damaged or cut off"))
+            parts.append(self.map[at + 8 : at + 8 + length])
+            at += 8 + (length + 3) // 4 * 4
+            last = part in (0, 3)
+        return MAGIC.join(parts)
+
+    def _damage(self, place: int, reason: str) -> str:
+        return f"{self.path}: record {self.keys[place]} at byte {self.offsets[place]}: {reason}"
+
+
+class RecordSet:
+    """Images of a RecordIO pair with labels, used as an `ImageSet`: `set[i]` is uint8 (3, H, W), decoded each time.
+
+    `places` (N,) are the images' places in `file`; `labels` is long (N,) and counts `classes`, a list of names.
+    """
+
+    paths = pixels = splits = device = None  # neither separate files nor in memory
+
+    def __init__(self, file: RecordFile, places: Tensor, labels: Tensor, classes: Sequence[str]) -> None:
+        self.file, self.places, self.labels, self.classes = file, places, labels, list(classes)
+
+    @classmethod
+    def pair(cls, path: str | Path) -> "RecordSet":
+        """All images of a .rec (or of `train.rec` in a folder) and its .idx, classes named by their numbers."""
+        path = Path(path)
+        file = RecordFile(path / "train.rec" if path.is_dir() else path)
+        count = len(file.keys)
+        numbers, pictured = np.empty(count, np.float32), np.empty(count, bool)
+        for start in range(0, count, CHUNK):
+            part = slice(start, start + CHUNK)
+            heads = file.heads(np.arange(count)[part])
+            numbers[part] = np.where(heads["flag"] > 0, heads["labels"][:, 0], heads["label"])
+            headers = HEADER.size + 4 * heads["flag"].astype(np.int64)
+            pictured[part] = (heads["flag"] == 0) | ((heads["word"] & LENGTH) > headers)
+        (places,) = np.nonzero(pictured)
+        numbers = numbers[places]
+        if not len(places):
+            raise ValueError(f"{file.path} holds no image")
+        wrong = ~np.isfinite(numbers) | (numbers != np.round(numbers))
+        if wrong.any():
+            first = wrong.argmax()
+            key = file.keys[places[first]]
+            raise ValueError(f"{file.path}: record {key} has the label {numbers[first]}, which is no class")
+        classes, labels = np.unique(numbers.astype(np.int64), return_inverse=True)
+        return cls(file, torch.from_numpy(places), torch.from_numpy(labels), [str(name) for name in classes.tolist()])
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, index: int) -> Tensor:
+        place = int(self.places[index])
+        name = f"{self.file.path} record {self.file.keys[place]}"
+        try:
+            data = self.file.read(place)
+            flag = HEADER.unpack_from(data)[0]
+            return decode(io.BytesIO(data[HEADER.size + 4 * flag :]))
+        except UnreadableImage as error:
+            raise UnreadableImage(name, error.reason) from error
+        except (ValueError, struct.error) as error:
+            raise UnreadableImage(name, str(error)) from error
+
+    def __repr__(self) -> str:
+        return f"RecordSet({len(self)} images of {len(self.classes)} classes)"
+
+    def subset(self, indices: Iterable[int] | Tensor) -> "RecordSet":
+        """The images at these indices, in this order, relabelled as `ImageSet.subset` does; the file is shared."""
+        kept = torch.as_tensor(indices if isinstance(indices, Tensor) else list(indices), dtype=torch.long)
+        present, labels = self.labels[kept].unique(return_inverse=True)
+        return RecordSet(self.file, self.places[kept], labels, [self.classes[old] for old in present.tolist()])
+
+    def of_classes(self, class_indices: Iterable[int]) -> "RecordSet":
+        """All images of these classes, in the set's order, relabelled to 0..C-1 in the set's order of classes."""
+        wanted = torch.zeros(len(self.classes), dtype=torch.bool)
+        wanted[torch.as_tensor(list(class_indices), dtype=torch.long)] = True
+        return self.subset(wanted[self.labels].nonzero().flatten())

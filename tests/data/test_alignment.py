@@ -1,0 +1,214 @@
+"""Alignment and framing: similarities against Umeyama's own solution, marks on the template, CFP's fiducials."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from isosphere.data.alignment import (
+    TEMPLATE,
+    FaceView,
+    align,
+    cfp_landmarks,
+    framed,
+    listed_landmarks,
+    similarity,
+    visible_five,
+)
+from isosphere.data.images import ImageSet
+
+COLOURS = [(255, 60, 60), (60, 255, 60), (60, 60, 255), (255, 255, 60), (60, 255, 255)]
+
+
+def moved(points: np.ndarray, angle: float, scale: float, shift: tuple[float, float]) -> np.ndarray:
+    turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+    return scale * points @ turn.T + np.array(shift)
+
+
+def umeyama(points: np.ndarray, targets: np.ndarray) -> np.ndarray:
+    """The paper's equations 34 to 42 with the singular value decomposition."""
+    mean_x, mean_y = points.mean(0), targets.mean(0)
+    covariance = (targets - mean_y).T @ (points - mean_x) / len(points)
+    u, d, vt = np.linalg.svd(covariance)
+    signs = np.diag([1.0, np.sign(np.linalg.det(u) * np.linalg.det(vt))])
+    rotation = u @ signs @ vt
+    scale = (d * np.diag(signs)).sum() / ((points - mean_x) ** 2).sum(1).mean()
+    return np.concatenate([scale * rotation, (mean_y - scale * rotation @ mean_x)[:, None]], axis=1)
+
+
+def test_a_known_motion_is_found_exactly() -> None:
+    points = np.random.default_rng(0).normal(size=(5, 2))
+    matrix = similarity(torch.from_numpy(points), torch.from_numpy(moved(points, 0.7, 2.5, (30, -4)))).numpy()
+    expected = [[2.5 * np.cos(0.7), -2.5 * np.sin(0.7), 30], [2.5 * np.sin(0.7), 2.5 * np.cos(0.7), -4]]
+    np.testing.assert_allclose(matrix, expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("count", [2, 3, 5])
+def test_noisy_points_are_fitted_as_umeyama_does(count: int) -> None:
+    for seed in range(20):
+        points, targets = np.random.default_rng(seed).normal(size=(2, count, 2))
+        found = similarity(torch.from_numpy(points), torch.from_numpy(targets)).numpy()
+        np.testing.assert_allclose(found, umeyama(points, targets), atol=1e-10)
+
+
+def marked(landmarks: np.ndarray, height: int, width: int, radius: float) -> torch.Tensor:
+    """A dark image with a smooth spot of its own colour around each landmark."""
+    y, x = np.mgrid[:height, :width]
+    image = np.zeros((height, width, 3))
+    for (left, top), colour in zip(landmarks, COLOURS, strict=True):
+        spot = np.exp(-((x - left) ** 2 + (y - top) ** 2) / (2 * radius**2))
+        image += spot[..., None] * np.array(colour)
+    return torch.from_numpy(image.clip(0, 255).round().astype(np.uint8)).permute(2, 0, 1)
+
+
+def spots(image: torch.Tensor) -> np.ndarray:
+    """The centre of the spot near each template point, (5, 2) as x, y."""
+    bright = image.double().sum(0).numpy()
+    y, x = np.mgrid[: bright.shape[0], : bright.shape[1]]
+    found = []
+    for left, top in TEMPLATE.numpy():
+        weight = bright * (np.hypot(x - left, y - top) < 8)
+        found.append(((weight * x).sum() / weight.sum(), (weight * y).sum() / weight.sum()))
+    return np.array(found)
+
+
+@pytest.mark.parametrize("angle, scale, size", [(0.0, 1.0, 130), (0.5, 1.8, 400), (-0.3, 0.6, 120), (2.8, 4.0, 600)])
+def test_marked_landmarks_come_to_lie_on_the_template(angle: float, scale: float, size: int) -> None:
+    centred = TEMPLATE.numpy() - 56
+    landmarks = moved(centred, angle, scale, (size * 0.47, size * 0.52))
+    image = marked(landmarks, size, size + 20, radius=2 * max(scale, 1))
+    face = align(image, torch.from_numpy(landmarks))
+    assert face.shape == (3, 112, 112) and face.dtype == torch.uint8
+    assert np.abs(spots(face) - TEMPLATE.numpy()).max() < 0.5
+    hidden = torch.from_numpy(landmarks).clone()
+    hidden[[1, 4]] = torch.nan
+    assert np.abs(spots(align(image, hidden)) - TEMPLATE.numpy()).max() < 0.5
+
+
+def test_landmarks_on_the_template_change_nothing_and_the_outside_is_black() -> None:
+    image = torch.randint(1, 256, (3, 112, 112), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(align(image, TEMPLATE), image)
+    beside = align(image, TEMPLATE - torch.tensor([20.0, 0.0]))  # the face is further left: the frame passes the edge
+    assert torch.equal(beside[:, :, 20:], image[:, :, :92]) and not beside[:, :, :20].any()
+
+
+def test_too_few_landmarks_are_an_error() -> None:
+    image, landmarks = torch.zeros(3, 50, 50, dtype=torch.uint8), torch.full((5, 2), torch.nan)
+    landmarks[0] = 3
+    with pytest.raises(ValueError, match="needs two landmarks to be aligned, not 1"):
+        align(image, landmarks)
+    with pytest.raises(ValueError, match="two landmarks that differ"):
+        align(image, torch.ones(5, 2))
+
+
+def test_the_view_of_lfw_frames_it_as_alignment_does() -> None:
+    """LFW's mean landmarks, as measured over its 13,233 images, within two pixels of the template."""
+    mean = np.array([(104.7, 112.5), (145.1, 111.7), (124.8, 136.5), (107.6, 157.1), (143.6, 156.7)])
+    face = FaceView()(marked(mean, 250, 250, radius=2.5))
+    assert np.abs(spots(face) - TEMPLATE.numpy()).max() < 2.5
+
+
+def test_views_of_odd_images() -> None:
+    for height, width in ((61, 76), (250, 250), (40, 20), (1, 1)):
+        image = torch.randint(0, 256, (3, height, width), dtype=torch.uint8)
+        assert FaceView()(image).shape == FaceView(1.0, 0.0)(image).shape == (3, 112, 112)
+    face = torch.randint(0, 256, (3, 112, 112), dtype=torch.uint8)
+    assert torch.equal(FaceView(1.0, 0.0)(face), face)
+    tall = torch.arange(100, dtype=torch.uint8)[:, None].expand(3, 100, 40)
+    assert torch.equal(FaceView(1.0, 0.0, 40)(tall), tall[:, 30:70]) and torch.equal(
+        FaceView(1.0, 0.5, 40)(tall), tall[:, 10:50]
+    )
+
+
+def half(right: bool, angle: float) -> np.ndarray:
+    """30 fiducials of one half of a face on the template; of the other half if it is the image's right."""
+    points = np.random.default_rng(0).uniform(0, 112, (30, 2))
+    eye, nose, mouth = TEMPLATE.numpy()[[1, 2, 4] if right else [0, 2, 3]]
+    points[12:18] = eye + 4 * np.array([(np.cos(a), np.sin(a)) for a in np.arange(6) * np.pi / 3])
+    points[21], points[25] = nose, mouth
+    return moved(points, angle, 1.5, (10, 40))
+
+
+@pytest.mark.parametrize("right", [False, True])
+@pytest.mark.parametrize("angle", [0.0, 0.6, -0.9])
+def test_fiducials_of_either_half(right: bool, angle: float) -> None:
+    five = visible_five(half(right, angle))
+    expected = moved(TEMPLATE.numpy(), angle, 1.5, (10, 40))
+    seen = [1, 2, 4] if right else [0, 2, 3]
+    np.testing.assert_allclose(five[seen], expected[seen], atol=1e-9)
+    assert np.isnan(five[[0, 3] if right else [1, 4]]).all()
+
+
+@pytest.fixture
+def people(tmp_path: Path) -> ImageSet:
+    """Seventy marked faces of seven people, in CFP's layout, every second one a half turned the other way."""
+    for index in range(70):
+        kind = "frontal" if index % 2 else "profile"
+        file = tmp_path / "Data" / "Images" / f"{index // 10 + 1:03d}" / kind / f"{index % 10 + 1:02d}.png"
+        fiducials = tmp_path / "Data" / "Fiducials" / file.parent.parent.name / kind / f"{file.stem}.txt"
+        for path in (file, fiducials):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        image = marked(moved(TEMPLATE.numpy(), 0.003 * index, 1.5, (10, 40)), 230, 190, radius=3)
+        Image.fromarray(image.permute(1, 2, 0).numpy()).save(file)
+        np.savetxt(fiducials, half(index % 2 == 0, 0.003 * index), delimiter=",", fmt="%.4f")
+    paths = sorted(map(str, (tmp_path / "Data" / "Images").glob("*/*/*.png")))
+    labels = torch.tensor([int(Path(path).parents[1].name) - 1 for path in paths])
+    return ImageSet(labels, [f"{number:03d}" for number in range(1, 8)], paths)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_whole_set_is_framed_in_memory(people: ImageSet, workers: int) -> None:
+    landmarks = cfp_landmarks(people)
+    landmarks[3] = torch.nan  # this one is seen through the view
+    state = torch.get_rng_state()
+    faces = framed(people, FaceView(), landmarks, workers)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert faces.pixels.shape == (70, 3, 112, 112) and faces.classes == people.classes
+    assert torch.equal(faces.labels, people.labels)
+    assert torch.equal(faces[3], FaceView()(people[3]))
+    for index in (0, 1, 5, 69):
+        assert torch.equal(faces[index], align(people[index], landmarks[index]))
+        assert np.abs(spots(faces[index]) - TEMPLATE.numpy()).max() < 0.5
+    assert torch.equal(framed(people, FaceView(), None, workers)[9], FaceView()(people[9]))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_unreadable_images_are_counted_and_people_without_any_named(people: ImageSet, workers: int) -> None:
+    for path in people.paths[10:20] + people.paths[65:66]:
+        Path(path).write_bytes(b"nothing")
+    with pytest.raises(ValueError, match="11 of 70 images are unreadable: .* and 1 more; no image is left of 002;"):
+        framed(people, workers=workers)
+
+
+def test_missing_fiducials_are_named(people: ImageSet, tmp_path: Path) -> None:
+    file = next((tmp_path / "Data" / "Fiducials" / "003").glob("*/*.txt"))
+    file.write_text("1,2\n3,4\n")
+    with pytest.raises(ValueError, match=f"{file.name} does not hold 30 fiducials"):
+        cfp_landmarks(people)
+    file.unlink()
+    with pytest.raises(ValueError, match="Fiducials/003.*does not hold 30 fiducials"):
+        cfp_landmarks(people)
+
+
+def test_landmarks_from_a_list(tmp_path: Path) -> None:
+    paths = ["/a/Zico/Zico_0001.jpg", "/a/Zico/Zico_0002.jpg", "/a/Ann/Ann_0001.jpg"]
+    images = ImageSet(torch.tensor([1, 1, 0]), ["Ann", "Zico"], paths)
+    values = np.arange(20.0).reshape(2, 10)
+    lines = [
+        "Ann/Ann_0001.jpg\t" + "\t".join(map(str, values[0])) + "\t0.99",
+        "Zico/Zico_0001.jpg " + " ".join(map(str, values[1])),
+        "Other/Other_0001.jpg " + " ".join(map(str, values[1])),
+    ]
+    (tmp_path / "landmarks.txt").write_text("\n".join(lines) + "\n")
+    found = listed_landmarks(tmp_path / "landmarks.txt", images)
+    assert found[2].flatten().tolist() == values[0].tolist() and found[0].flatten().tolist() == values[1].tolist()
+    assert found[1].isnan().all()
+    with pytest.raises(ValueError, match=r"landmarks must be \(2, 5, 2\), not \(3, 5, 2\)"):
+        framed(images.subset([0, 1]), landmarks=found)
+    with pytest.raises(ValueError, match="lists none of the 1 images"):
+        listed_landmarks(tmp_path / "landmarks.txt", images.subset([1]))
+    (tmp_path / "landmarks.txt").write_text("Ann/Ann_0001.jpg 1 2 3\n")
+    with pytest.raises(ValueError, match="landmarks.txt: line 1 must be a file and"):
+        listed_landmarks(tmp_path / "landmarks.txt", images)

@@ -1,0 +1,145 @@
+"""Face packs: what every version of Python and numpy writes is read, and nothing else is obeyed."""
+
+import io
+import os
+import pickle
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from isosphere.data.bins import read_bin
+
+
+def pictures(count: int) -> list[np.ndarray]:
+    rng = np.random.default_rng(1)
+    return [rng.integers(0, 256, (6, 5, 3), dtype=np.uint8) for _ in range(count)]
+
+
+def png(pixels: np.ndarray) -> bytes:
+    out = io.BytesIO()
+    Image.fromarray(pixels).save(out, "png")
+    return out.getvalue()
+
+
+ENCODED = [png(image) for image in pictures(6)]
+EXPECTED = torch.from_numpy(np.stack(pictures(6))).permute(0, 3, 1, 2)
+SAME = [True, False, True]
+
+
+def check(path: Path) -> None:
+    pixels, same = read_bin(path)
+    assert torch.equal(pixels, EXPECTED) and same.dtype == torch.bool and same.tolist() == SAME
+
+
+@pytest.mark.parametrize("protocol", range(6))
+def test_packs_of_python_3(tmp_path: Path, protocol: int) -> None:
+    arrays = [np.frombuffer(data, np.uint8) for data in ENCODED]
+    columns = [array.reshape(-1, 1).copy() for array in arrays]  # as OpenCV encodes
+    for images in (ENCODED, arrays, columns):
+        for same in (SAME, list(map(np.bool_, SAME)), list(map(int, SAME))):
+            (tmp_path / "a.bin").write_bytes(pickle.dumps((images, same), protocol=protocol))
+            check(tmp_path / "a.bin")
+    (tmp_path / "a.bin").write_bytes(pickle.dumps([ENCODED, SAME], protocol=protocol))
+    check(tmp_path / "a.bin")
+
+
+def python_2_string(data: bytes) -> bytes:
+    """BINSTRING: the text of Python 2, bytes without an encoding."""
+    return b"T" + struct.pack("<i", len(data)) + data
+
+
+def python_2_array(data: bytes) -> bytes:
+    """numpy's array as Python 2 pickles it: numpy.core, and text where Python 3 has bytes."""
+    kind = b"cnumpy\ndtype\n(U\x02u1K\x00K\x01tR(K\x03U\x01|NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb"
+    empty = b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n(K\x00tU\x01btR"
+    return empty + b"(K\x01(J" + struct.pack("<i", len(data)) + b"t" + kind + b"\x89" + python_2_string(data) + b"tb"
+
+
+@pytest.mark.parametrize("image", [python_2_string, python_2_array])
+def test_packs_of_python_2(tmp_path: Path, image) -> None:
+    images = b"](" + b"".join(map(image, ENCODED)) + b"e"
+    pack = b"\x80\x02" + images + b"](" + b"\x88\x89\x88" + b"e\x86."
+    loaded, same = pickle.loads(pack, encoding="bytes")  # the standard library agrees on what it is
+    assert [bytes(one) for one in loaded] == ENCODED and same == SAME
+    (tmp_path / "a.bin").write_bytes(pack)
+    check(tmp_path / "a.bin")
+
+
+class Command:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple:
+        return os.system, (f"touch {self.path}",)
+
+
+class Evaluated(Command):
+    def __reduce__(self) -> tuple:
+        return eval, (f"open({str(self.path)!r}, 'w')",)
+
+
+@pytest.mark.parametrize("protocol", [0, 2, 4, 5])
+@pytest.mark.parametrize("kind, named", [(Command, "posix.system"), (Evaluated, "(builtins|__builtin__).eval")])
+def test_a_malicious_pack_is_refused_by_name(tmp_path: Path, protocol: int, kind: type, named: str) -> None:
+    trap = tmp_path / "trap"
+    for content in ((ENCODED, [*SAME, kind(trap)]), (ENCODED, SAME, kind(trap)), kind(trap)):
+        (tmp_path / "a.bin").write_bytes(pickle.dumps(content, protocol=protocol))
+        with pytest.raises(ValueError, match=f"a.bin is not a pack .*: it asks for {named}; .* do not use") as error:
+            read_bin(tmp_path / "a.bin")
+        assert "\n" not in str(error.value) and not trap.exists()
+    pickle.loads((tmp_path / "a.bin").read_bytes())
+    assert trap.exists()  # it was one indeed
+
+
+@pytest.mark.parametrize(
+    "pack, named",
+    [
+        (b"(S'true'\nios\nsystem\n.", "opcode INST"),
+        (b"(c_codecs\nencode\nS'true'\no.", "opcode OBJ"),
+        (b"\x80\x02cos\nsystem\n)\x81.", "asks for os.system"),
+        (b"Pfile\n.", "opcode PERSID"),
+        (b"\x80\x02\x82\x01.", "opcode EXT1"),
+        (pickle.dumps({"a": 1}), "opcode EMPTY_DICT"),
+        (b"\x80\x04\x8c\x05numpy\x8c\x0ccore.os.link\x93.", "asks for numpy.core.os.link"),
+        (pickle.dumps(([np.zeros(3)], SAME), protocol=2), "an array of the type 'f8'"),
+        (pickle.dumps(([np.array([open], dtype=object)], SAME), protocol=2), "asks for (io|_io).open"),
+    ],
+)
+def test_foreign_opcodes_and_names_are_refused(tmp_path: Path, pack: bytes, named: str) -> None:
+    (tmp_path / "a.bin").write_bytes(pack)
+    with pytest.raises(ValueError, match=f"a.bin is not a pack of face pairs: it .*{named}"):
+        read_bin(tmp_path / "a.bin")
+
+
+def test_opcodes_are_judged_before_one_is_obeyed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("isosphere.data.bins._Unpickler", lambda *given, **named: pytest.fail("it was loaded"))
+    for protocol in (0, 2):
+        (tmp_path / "a.bin").write_bytes(pickle.dumps((ENCODED, [Command(tmp_path / "trap")]), protocol=protocol))
+        with pytest.raises(ValueError, match="asks for posix.system"):
+            read_bin(tmp_path / "a.bin")
+
+
+def test_other_contents_and_damage(tmp_path: Path) -> None:
+    whole = pickle.dumps((ENCODED, SAME))
+    small = png(pictures(1)[0][:3])
+    for data, told in (
+        (pickle.dumps((ENCODED[:5], SAME)), "does not hold two encoded images for each"),
+        (pickle.dumps(([], [])), "does not hold two encoded images for each"),
+        (pickle.dumps(((1, 2), [True])), "does not hold two encoded images for each"),
+        (pickle.dumps(ENCODED), "is not a pack of face pairs"),
+        (whole[: len(whole) // 2], "or it is damaged"),
+        (b"", "or it is damaged"),
+        (b"\xff\xd8 an image", "or it is damaged"),
+        (pickle.dumps(([*ENCODED[:4], b"no", b"image"], SAME)), "2 of 6 images are unreadable: .*image 4 of a.bin"),
+        (pickle.dumps(([*ENCODED[:5], small], SAME)), r"images of 2 sizes, such as \(3, 5\) and \(6, 5\)"),
+    ):
+        (tmp_path / "a.bin").write_bytes(data)
+        with pytest.raises(ValueError, match=told) as error:
+            read_bin(tmp_path / "a.bin")
+        assert "a.bin" in str(error.value)
+    with pytest.raises(ValueError, match="none.bin is not a file"):
+        read_bin(tmp_path / "none.bin")
