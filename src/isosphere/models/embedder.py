@@ -8,12 +8,21 @@ import torch
 from torch import Tensor, nn
 
 from isosphere.models.bn_inception import BNInception
+from isosphere.models.cifar_resnet import resnet18_cifar, resnet50_cifar
 from isosphere.models.frozen import freeze_batch_norm
 from isosphere.models.preprocessing import IMAGENET, Preprocessing
 from isosphere.models.resnet_v1 import ResNet50V1
+from isosphere.models.se_resnet_ir import FACE_BACKBONES
 from isosphere.models.small_cnn import SmallCNN
 
-OURS = {"small_cnn": SmallCNN, "resnet50_v1": ResNet50V1, "bn_inception": BNInception}
+OURS = {
+    "small_cnn": SmallCNN,
+    "resnet50_v1": ResNet50V1,
+    "bn_inception": BNInception,
+    "resnet18_cifar": resnet18_cifar,
+    "resnet50_cifar": resnet50_cifar,
+    **FACE_BACKBONES,
+}
 
 
 class Embedder(nn.Module):
@@ -25,11 +34,14 @@ class Embedder(nn.Module):
         self.preprocessing = preprocessing
         self.head = build_head(head, features, dim)
 
-    def forward(self, images: Tensor) -> Tensor:
+    def features(self, images: Tensor) -> Tensor:
+        """What the backbone gives to the head, (N, C, H, W) -> (N, features)."""
         if images.shape[1] == 1:
             images = images.expand(-1, 3, -1, -1)
-        dtype = self.head[-1].weight.dtype
-        features = self.backbone(self.preprocessing(images).to(dtype))  # (N, features)
+        return self.backbone(self.preprocessing(images).to(self.head[-1].weight.dtype))
+
+    def forward(self, images: Tensor) -> Tensor:
+        features, dtype = self.features(images), self.head[-1].weight.dtype
         # The head is a sliver of the work and its output's norm is what we train: keep it out of half precision.
         with torch.autocast(features.device.type, enabled=False):
             return self.head(features.to(dtype))  # (N, dim)
@@ -48,14 +60,20 @@ class Embedder(nn.Module):
 
 
 def build_head(kind: str, features: int, dim: int) -> nn.Sequential:
-    """The paper's BN and FC, FC alone (App. B.1), or SimCLR's two-layer MLP: (N, features) -> (N, dim)."""
+    """The paper's BN and FC, FC alone (App. B.1), SimCLR's two-layer MLP, or ArcFace's end: (N, features) -> (N, dim).
+
+    ArcFace's last batch norm fixes the mean squared norm of a training batch at the sum of its squared weights and
+    biases, dim at first: there SEC evens out the norms, and their scale is the batch norm's.
+    """
     if kind == "bn_fc":
         return nn.Sequential(nn.BatchNorm1d(features), nn.Linear(features, dim))
     if kind == "fc":
         return nn.Sequential(nn.Linear(features, dim))
     if kind == "mlp":
         return nn.Sequential(nn.Linear(features, features), nn.ReLU(), nn.Linear(features, dim))
-    raise ValueError(f"head is bn_fc, fc or mlp, not {kind!r}")
+    if kind == "dropout_fc_bn":
+        return nn.Sequential(nn.Dropout(0.4), nn.Linear(features, dim), nn.BatchNorm1d(dim))
+    raise ValueError(f"head is bn_fc, fc or mlp, or dropout_fc_bn for faces, not {kind!r}")
 
 
 def build_embedder(
