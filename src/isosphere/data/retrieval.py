@@ -19,6 +19,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from .download import fetch_folder
 from .images import ImageSet, ordered, some
 
 
@@ -78,9 +79,7 @@ def load(name: str, root: str | Path, allow_missing: bool = False) -> Benchmark:
 
     Counts other than those of Table 1 are an error; with `allow_missing` absent images are left out and recorded.
     """
-    if name not in SOURCES:
-        raise ValueError(f"no benchmark {name!r}; there are {', '.join(SOURCES)}")
-    source = SOURCES[name]
+    source = _source(name)
     folder = _home(source, Path(root))
     if folder is None:
         raise FileNotFoundError(f"{root} does not hold {source.title}: expected {source.layout}; see {source.address}")
@@ -102,16 +101,37 @@ def load(name: str, root: str | Path, allow_missing: bool = False) -> Benchmark:
 
 def installed(root: str | Path) -> list[Row]:
     """What of the four benchmarks is under `root`, where, whether complete, and where to get it."""
-    rows = []
-    for name, source in SOURCES.items():
-        folder, state = _home(source, Path(root)), "not installed"
-        if folder is not None:
-            try:
-                state = load(name, folder, allow_missing=True).deviation or "complete"
-            except (ValueError, ImportError) as error:
-                state = str(error)
-        rows.append(Row(name, source.title, folder, state, source.address))
-    return rows
+    return [_row(name, Path(root)) for name in SOURCES]
+
+
+def install(name: str, root: str | Path) -> Path:
+    """The benchmark's folder under `root`, downloaded unless it is complete there; one without archive is an error."""
+    source, row = _source(name), _row(name, Path(root))
+    if row.state == "complete":
+        return row.folder
+    if not source.archive:
+        where = f"get it from {source.address} and put it into {Path(root) / source.folders[0]}"
+        raise ValueError(f"{source.title} has no stable address with a checksum: {where}; expected: {source.layout}")
+    if row.folder is not None:
+        raise ValueError(f"{row.state}; to download it anew, move {row.folder} away")
+    return fetch_folder(source.archive, Path(root) / source.folders[0], source.md5)
+
+
+def _source(name: str) -> "Source":
+    if name not in SOURCES:
+        raise ValueError(f"no benchmark {name!r}; there are {', '.join(SOURCES)}")
+    return SOURCES[name]
+
+
+def _row(name: str, root: Path) -> Row:
+    source = SOURCES[name]
+    folder, state = _home(source, root), "not installed"
+    if folder is not None:
+        try:
+            state = load(name, folder, allow_missing=True).deviation or "complete"
+        except (ValueError, ImportError) as error:
+            state = str(error)
+    return Row(name, source.title, folder, state, source.address)
 
 
 def _read_cub(folder: Path, source: "Source") -> Iterator[Listed]:
@@ -272,7 +292,8 @@ SOURCES = {
         folders=("cars196", "stanford_cars", "cars"),
         marks=(("cars_annos.mat", "car_ims"), ("devkit", "cars_train", "cars_test")),
         read=_read_cars,
-        address="http://ai.stanford.edu/~jkrause/cars/car_dataset.html (its downloads are broken; mirrors exist)",
+        address="http://ai.stanford.edu/~jkrause/cars/car_dataset.html (its downloads are broken; for copies see "
+        "https://github.com/pytorch/vision/issues/7545)",
         class_folders=True,
     ),
     "sop": Source(
@@ -283,7 +304,7 @@ SOURCES = {
         marks=(("Ebay_train.txt", "Ebay_test.txt"),),
         read=_read_sop,
         address="https://cvgl.stanford.edu/projects/lifted_struct/",
-        archive="ftp://cs.stanford.edu/cs/cvgl/Stanford_Online_Products.zip",
+        archive="http://ftp.cs.stanford.edu/cs/cvgl/Stanford_Online_Products.zip",
         md5="7f73d41a2f44250d4779881525aea32e",
     ),
     "inshop": Source(

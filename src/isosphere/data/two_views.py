@@ -1,0 +1,130 @@
+"""SimCLR's view of an image (a crop, a flip, colour jitter, grey; no blur), batched, with numbers for each image.
+
+A sampler with `views=2` repeats each image, and since a number depends on the position in the global batch, the two
+copies are seen differently. Only tensors decide what is done to an image, so a batch on a GPU is one graph that never
+waits for the host. Pixels are uint8 before and after, as in the pipelines on PIL images that the paper's code used;
+the crop is rounded, the colours are computed in float32 on 0..255 and rounded once. A value is thus within half a grey
+level of torchvision's float operators on the same crop; where two devices round a crop differently, by a level or two.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from .packed import sample_crops
+from .transforms import CROP_DRAWS, TrainView, crop_boxes, flips, resize_shorter
+
+BRIGHTNESS, CONTRAST = 0, 1  # places of the changes; saturation is 2 and hue 3
+LUMA = (0.2989, 0.587, 0.114)  # torchvision's weights of red, green and blue in grey
+
+
+@dataclass(frozen=True)
+class ContrastiveView:
+    """A random crop resized to `size`, a flip, jitter of the colours and grey: uint8 (C, H, W) -> (C, size, size).
+
+    The image's shorter side is first brought to `shorter`. `jitter` is how far brightness, contrast, saturation and
+    hue may go, and `jitter_p` and `grey_p` how often colours are jittered and taken away; with 0 and 0 it crops only.
+    """
+
+    size: int = 32
+    shorter: int = 32
+    scale: tuple[float, float] = (0.2, 1.0)
+    ratio: tuple[float, float] = (3 / 4, 4 / 3)
+    flip: bool = True
+    jitter: tuple[float, float, float, float] = (0.4, 0.4, 0.4, 0.1)
+    jitter_p: float = 0.8
+    grey_p: float = 0.2
+    draws: ClassVar[int] = TrainView.draws + 10
+
+    def __call__(self, images: Tensor, numbers: Tensor) -> Tensor:
+        """One image with its numbers (draws,), or a batch (N, C, H, W) with numbers (N, draws)."""
+        if images.ndim == 3:
+            return self(images[None], numbers[None])[0]
+        if min(images.shape[-2:]) != self.shorter:
+            images = resize_shorter(images, self.shorter)
+        return self.coloured(self.cropped(images, numbers), numbers)
+
+    @property
+    def crop(self) -> TrainView:
+        """The crop and flip alone, as a packed store takes them; `coloured` does the rest to what it gives."""
+        return TrainView(self.size, self.shorter, self.scale, self.ratio, self.flip)
+
+    def cropped(self, images: Tensor, numbers: Tensor) -> Tensor:
+        """The crops and flips alone, uint8 (N, C, H, W) -> (N, C, size, size); the numbers are used as by TrainView."""
+        count, channels, height, width = images.shape
+        first = torch.arange(count, device=images.device)
+        heights, widths = torch.full_like(first, height), torch.full_like(first, width)
+        boxes = crop_boxes(numbers[:, :CROP_DRAWS], heights, widths, self.scale, self.ratio)
+        flipped = flips(numbers[:, CROP_DRAWS]) if self.flip else torch.zeros_like(first, dtype=torch.bool)
+        buffer = images.permute(0, 2, 3, 1).reshape(-1, channels)  # (N H W, C)
+        return sample_crops(buffer, first * (height * width), widths, boxes, flipped, self.size)
+
+    def coloured(self, images: Tensor, numbers: Tensor) -> Tensor:
+        """The colours alone, uint8 (N, C, H, W) -> the same, from the numbers that TrainView leaves over."""
+        if self.jitter_p == 0 and self.grey_p == 0:
+            return images
+        jittered, factors, keys, greyed = numbers[:, TrainView.draws :].split((1, 4, 4, 1), dim=1)
+        limits = zip(factors.unbind(1), self.jitter, (1, 1, 1, 0), strict=True)  # hue is added, the others multiply
+        factors = torch.stack([neutral + (2 * factor - 1) * by for factor, by, neutral in limits], dim=1)
+        pixels = images.to(torch.float32, memory_format=torch.contiguous_format)
+        if self.jitter_p > 0:
+            changed = jitter_colours(pixels, keys, factors)
+            pixels = torch.where((jittered < self.jitter_p)[..., None, None], changed, pixels)
+        if self.grey_p > 0:
+            pixels = torch.where((greyed < self.grey_p)[..., None, None], to_grey(pixels), pixels)
+        return pixels.round().to(torch.uint8)
+
+
+def jitter_colours(images: Tensor, keys: Tensor, factors: Tensor) -> Tensor:
+    """Each image's brightness, contrast, saturation and hue changed by its factors (N, 4), in the order of its keys.
+
+    Images are float (N, C, H, W) of 0..255; keys are (N, 4); a factor of 1 is neutral, for hue 0. All images go
+    together through three blends, the hue and three blends, half of which are neutral: a blend whose key is
+    above the hue's waits for the second half. Hue is by far the dearest, and is computed once.
+    """
+    hue_key, turns = keys[:, 3:], factors[:, 3:, None, None]
+    keys, order = keys[:, :3].sort(dim=1, stable=True)
+    factors, early = factors.gather(1, order), keys < hue_key
+    for chosen in (early, ~early):
+        active = torch.where(chosen, factors, 1)
+        for place in range(3):
+            images = _blended(images, order[:, place, None, None, None], active[:, place, None, None, None])
+        if chosen is early:
+            images = turn_hue(images, turns)
+    return images
+
+
+def _blended(images: Tensor, change: Tensor, factor: Tensor) -> Tensor:
+    """factor * image + (1 - factor) * black for brightness, the image's mean grey for contrast, grey for saturation."""
+    grey = to_grey(images)
+    other = torch.where(change == CONTRAST, grey.mean((1, 2, 3), keepdim=True), grey)
+    return torch.lerp(torch.where(change == BRIGHTNESS, 0, other), images, factor).clamp(0, 255)
+
+
+def to_grey(images: Tensor) -> Tensor:
+    """The grey of float RGB images, (N, 3, H, W) -> (N, 1, H, W); grey ones are returned as they are."""
+    if images.shape[1] == 1:
+        return images
+    red, green, blue = images.split(1, dim=1)
+    return (LUMA[0] * red).add_(green, alpha=LUMA[1]).add_(blue, alpha=LUMA[2])
+
+
+def turn_hue(images: Tensor, turns: Tensor) -> Tensor:
+    """Float RGB images with their hue moved by a part of the whole circle, (N, 3, H, W) with turns (N, 1, 1, 1).
+
+    In the hexagon of HSV, where the hue runs from 0 to 6: value and chroma stay, and each channel stands above the
+    least one by chroma times a trapezium of the hue.
+    """
+    if images.shape[1] == 1:
+        return images
+    red, green, blue = images.split(1, dim=1)
+    value, least = images.amax(1, keepdim=True), images.amin(1, keepdim=True)
+    chroma = value - least
+    inverse = 1 / torch.where(chroma > 0, chroma, 1)
+    of_red, of_green, of_blue = (green - blue) * inverse, (blue - red) * inverse + 2, (red - green) * inverse + 4
+    hue = torch.where(value == red, of_red, torch.where(value == green, of_green, of_blue))
+    hue = (hue + 6 * turns) % 6
+    shares = torch.cat([(hue - 3).abs() - 1, 2 - (hue - 2).abs(), 2 - (hue - 4).abs()], dim=1)
+    return torch.addcmul(least, chroma, shares.clamp(0, 1))
