@@ -1,11 +1,14 @@
-"""Retrieval and clustering metrics: exact, in blocks, on the embeddings' device, as fractions."""
+"""Retrieval, clustering and probing of features: exact, in blocks, on the embeddings' device, as fractions."""
 
 from isosphere.metrics.clustering import clustering_metrics, kmeans, nmi, pairwise_f1
+from isosphere.metrics.probe import knn_accuracy, linear_probe
 from isosphere.metrics.retrieval import map_at_r, r_precision, recall_at_k, retrieval_metrics, singletons
 
 __all__ = [
     "clustering_metrics",
     "kmeans",
+    "knn_accuracy",
+    "linear_probe",
     "map_at_r",
     "nmi",
     "pairwise_f1",

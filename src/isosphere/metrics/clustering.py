@@ -1,7 +1,7 @@
 """k-means on the points' device, and how well clusters agree with labels: NMI and pairwise F1.
 
-k-means++ is the greedy kind (of 2 + ln k candidates a step the one that lowers the cost most is kept, as
-scikit-learn does) and never waits for the device; Lloyd's iterations wait for it only to see whether they are done.
+k-means++ is the greedy kind: of 2 + ln k candidates a step the one that lowers the cost most is kept, as
+scikit-learn does.
 """
 
 import math
@@ -11,6 +11,8 @@ from torch import Tensor
 
 from isosphere import sphere
 from isosphere.metrics.neighbours import block_rows, checked_embeddings, checked_labels
+
+POOL = 1 << 24  # distances that seeding holds at once; on every device alike, for one seed to give one result
 
 
 def kmeans(
@@ -31,13 +33,12 @@ def kmeans(
     limit = tolerance * float(squares.mean()) / points.shape[1]
     with torch.autocast(points.device.type, enabled=False):
         centroids = _seeded(points, squares, clusters, torch.Generator().manual_seed(seed))
+        assignments, relative = _nearest(points, centroids)
         for _ in range(iterations):
-            updated = _updated(points, squares, centroids)
-            movement = float((updated - centroids).square().sum())
-            centroids = updated
-            if movement <= limit:
+            before, centroids = centroids, _updated(points, squares, centroids, (assignments, relative))
+            _reassign(points, centroids, (centroids != before).any(1), assignments, relative)
+            if float((centroids - before).square().sum()) <= limit:
                 break
-        assignments, _ = _nearest(points, centroids)
     step = block_rows(points.shape[1] * 16, points.device)
     inertia = sum(
         (part - centroids[nearest]).square().sum(dtype=torch.float64)
@@ -81,26 +82,44 @@ def _contingency(clusters: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tens
 
 
 def _seeded(points: Tensor, squares: Tensor, clusters: int, generator: torch.Generator) -> Tensor:
-    """Greedy k-means++: (clusters, D) of the points, drawn in proportion to the squared distance to those before."""
+    """Greedy k-means++: (clusters, D) of the points, drawn in proportion to the squared distance to those before.
+
+    Candidates are drawn for many steps at once, so that one large product gives all their distances. Distances only
+    fall meanwhile: a candidate is kept with the chance new / old, which makes the draw what it would be at its step.
+    """
     trials = 2 + int(math.log(clusters))
-    draws = torch.rand(clusters, trials, generator=generator, dtype=torch.float64).to(points.device)
-    chosen = torch.zeros(clusters, dtype=torch.int64, device=points.device)
-    chosen[0] = (draws[0, 0] * len(points)).long()
-    distances = torch.full_like(squares, torch.inf)[None]  # to the nearest centroid so far, (1, N)
-    candidates, smallest = chosen[:1], torch.finfo(points.dtype).tiny
-    for step in range(clusters):
-        if step > 0:
-            # In whole numbers: CUDA refuses a running sum of floats where deterministic algorithms are asked for.
-            cumulative = (distances[0] / distances.amax().clamp(min=smallest) * 2**30).long().cumsum(0)
-            candidates = torch.searchsorted(cumulative, (draws[step] * cumulative[-1]).long(), right=True)
-            candidates.clamp_(max=len(points) - 1)
-        # (trials, N): what the distances would be with each candidate
-        reached = torch.addmm(squares, points[candidates], points.T, alpha=-2).add_(squares[candidates, None])
-        reached = torch.minimum(reached, distances).clamp_(min=0).scatter_(1, candidates[:, None], 0)
-        best = reached.sum(1).argmin(keepdim=True)
-        distances = reached.index_select(0, best)
-        chosen[step] = candidates.index_select(0, best)[0]
+    most = max(1, min(POOL // (trials * len(points)), clusters))  # steps at once
+    buffer = points.new_empty(trials * most, len(points))
+    chosen = torch.randint(len(points), (1,), generator=generator).to(points.device)
+    nearest = _squared_distances(points, squares, chosen, buffer)[0].clamp(min=0)  # to a centroid so far, (N,)
+    while len(chosen) < clusters:
+        count = trials * max(1, min(most, len(chosen) // 4, clusters - len(chosen)))
+        draws = torch.rand(2, count, generator=generator, dtype=torch.float64).to(points.device)
+        # In whole numbers: CUDA refuses a running sum of floats where deterministic algorithms are asked for.
+        largest = nearest.amax().clamp(min=torch.finfo(points.dtype).tiny)
+        cumulative = (nearest / largest * 2**30).long().cumsum(0)
+        candidates = torch.searchsorted(cumulative, (draws[0] * cumulative[-1]).long(), right=True)
+        candidates.clamp_(max=len(points) - 1)
+        thresholds, found = draws[1] * nearest[candidates], []
+        distances = _squared_distances(points, squares, candidates, buffer)  # (count, N)
+        for _ in range(count // trials):
+            kept = (nearest[candidates] >= thresholds).nonzero().squeeze(1)[:trials]
+            if len(kept) < trials:  # draw anew
+                break
+            thresholds[kept] = torch.inf  # each is tried once
+            reached = distances[kept]
+            torch.minimum(reached, nearest, out=reached)  # (trials, N): the distances with each of them chosen
+            best = reached.sum(1).argmin(keepdim=True)
+            nearest = reached.index_select(0, best)[0].clamp_(min=0)
+            found.append(candidates[kept].index_select(0, best))
+        chosen = torch.cat([chosen, *found])
     return points[chosen]
+
+
+def _squared_distances(points: Tensor, squares: Tensor, chosen: Tensor, buffer: Tensor) -> Tensor:
+    """From the chosen (C,) of the points to all, (C, N) in the buffer, 0 to themselves; rounding may go below zero."""
+    out = torch.addmm(squares, points[chosen], points.T, alpha=-2, out=buffer[: len(chosen)])
+    return out.add_(squares[chosen, None]).scatter_(1, chosen[:, None], 0)
 
 
 def _nearest(points: Tensor, centroids: Tensor) -> tuple[Tensor, Tensor]:
@@ -111,9 +130,26 @@ def _nearest(points: Tensor, centroids: Tensor) -> tuple[Tensor, Tensor]:
     return torch.cat([part.indices for part in parts]), torch.cat([part.values for part in parts])
 
 
-def _updated(points: Tensor, squares: Tensor, centroids: Tensor) -> Tensor:
+def _reassign(points: Tensor, centroids: Tensor, moved: Tensor, assignments: Tensor, relative: Tensor) -> None:
+    """Bring what `_nearest` gave up to date, (N,), (N,), now that some centroids have moved, bool (k,).
+
+    A point whose own centroid stayed where it was can only go over to one that moved.
+    """
+    away, goals = moved[assignments], moved.nonzero().squeeze(1)
+    if len(goals) == 0:
+        return
+    assignments[away], relative[away] = _nearest(points[away], centroids)
+    stayed = (~away).nonzero().squeeze(1)
+    found, values = _nearest(points[stayed], centroids[goals])
+    closer = values < relative[stayed]
+    assignments[stayed[closer]], relative[stayed[closer]] = goals[found[closer]], values[closer]
+
+
+def _updated(
+    points: Tensor, squares: Tensor, centroids: Tensor, nearest: tuple[Tensor, Tensor] | None = None
+) -> Tensor:
     """One step of Lloyd: the mean of the points nearest to each centroid; empty clusters take the farthest points."""
-    assignments, relative = _nearest(points, centroids)
+    assignments, relative = nearest or _nearest(points, centroids)
     sizes = torch.zeros(len(centroids), dtype=torch.int64, device=points.device)
     sizes.index_add_(0, assignments, torch.ones_like(assignments))
     means = torch.zeros_like(centroids).index_add_(0, assignments, points) / sizes.clamp(min=1)[:, None]

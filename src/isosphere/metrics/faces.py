@@ -1,0 +1,306 @@
+"""Faces: verification of pairs, identification among distractors, and whether a norm foretells an error; as fractions.
+
+Scores are cosines. A pair is accepted where its score is at least the threshold. Ties count against the model: in
+identification a distractor that scores the same as the mate stands before it, so a collapsed model scores 0.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from isosphere import sphere
+from isosphere.metrics.neighbours import block_rows, checked_embeddings, checked_labels
+
+FEWEST_FALSE_ACCEPTS = 10  # a rate that fewer impostors decide is noise
+COLUMNS = 1 << 15  # distractors in one matrix product
+
+
+def mirror_averaged(embed: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:
+    """Mean of the raw embeddings of images (N, C, H, W) and of their mirror images, (N, D), as is customary.
+
+    Of the two views the one with the larger norm decides more; where SEC has made norms equal they count the same.
+    """
+    return (embed(images) + embed(images.flip(-1))) / 2
+
+
+def pair_cosines(left: Tensor, right: Tensor) -> Tensor:
+    """The cosine of each pair of embeddings, (P, D), (P, D) -> (P,), summed in float64."""
+    left, right = checked_embeddings(left, "left"), checked_embeddings(right, "right")
+    if left.shape != right.shape:
+        raise ValueError(f"left and right must have one shape, not {tuple(left.shape)} and {tuple(right.shape)}")
+    return (sphere.directions(left) * sphere.directions(right).to(left)).sum(1, dtype=torch.float64)
+
+
+def verification(left: Tensor, right: Tensor, same: Tensor, fold: Tensor) -> dict[str, float | list[float]]:
+    """Accuracy of "the same person" for pairs (P, D), (P, D), each fold's threshold chosen on all other folds.
+
+    `accuracy` and `std` are over the folds (divide std by sqrt(folds - 1) for the standard error that LFW asks for);
+    `accuracies` and `thresholds` are those of each fold, in the order of the fold numbers.
+    """
+    wrong, thresholds = wrong_pairs(pair_cosines(left, right), same, fold)
+    fold = torch.as_tensor(fold).to(wrong.device)
+    accuracies = torch.stack([1 - wrong[fold == number].double().mean() for number in fold.unique()])
+    summary = {"accuracy": float(accuracies.mean()), "std": float(accuracies.std(correction=0))}
+    return summary | {"accuracies": accuracies.tolist(), "thresholds": thresholds}
+
+
+def wrong_pairs(cosines: Tensor, same: Tensor, fold: Tensor) -> tuple[Tensor, list[float]]:
+    """Which pairs (P,) the other folds' threshold judges wrongly, bool (P,), and the threshold of each fold."""
+    cosines, same = _checked_pairs(cosines, same)
+    fold = checked_labels(fold, len(cosines), cosines.device, "fold")
+    numbers = fold.unique()
+    if len(numbers) < 2:
+        raise ValueError("fold must name at least two folds: one is tested with a threshold that the others choose")
+    wrong, thresholds = torch.empty_like(same), []
+    for number in numbers:
+        tested = fold == number
+        thresholds.append(best_threshold(cosines[~tested], same[~tested]))
+        wrong[tested] = (cosines[tested] >= thresholds[-1]) != same[tested]
+    return wrong, thresholds
+
+
+def best_threshold(cosines: Tensor, same: Tensor) -> float:
+    """The threshold that judges most of the pairs (P,) rightly, of all there are; among equals the strictest.
+
+    It lies in the middle between two neighbouring scores; 2 accepts nobody and -2 everybody.
+    """
+    cosines, order = cosines.double().sort(descending=True)
+    gains = same[order].long() * 2 - 1  # of accepting one pair more
+    right = F.pad(gains.cumsum(0), (1, 0))  # (P + 1,), by the number of accepted pairs, up to a constant
+    above, below = F.pad(cosines, (1, 0), value=2.0), F.pad(cosines, (0, 1), value=-2.0)
+    cut = int(torch.where(above > below, right, right.min() - 1).argmax())  # equal scores are not parted
+    if cut in (0, len(cosines)):
+        return 2.0 if cut == 0 else -2.0
+    lowest, highest = float(above[cut]), float(below[cut])  # of the accepted, of the rejected
+    middle = (lowest + highest) / 2
+    return middle if middle > highest else lowest
+
+
+def roc(scores: Tensor, same: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """False and true accept rates at every threshold, from accepting nobody (inf) down, (P,), (P,) -> three (M,)."""
+    scores, same = _checked_pairs(scores, same)
+    scores, order = scores.sort(descending=True)
+    last = F.pad(scores[1:] < scores[:-1], (0, 1), value=True)  # equal scores are accepted together
+    true, accepted = same[order].cumsum(0)[last], last.nonzero().squeeze(1) + 1
+    false_accepts, true_accepts = (accepted - true) / (~same).sum().double(), true / same.sum().double()
+    return F.pad(false_accepts, (1, 0)), F.pad(true_accepts, (1, 0)), F.pad(scores[last], (1, 0), value=torch.inf)
+
+
+def tar_at_far(scores: Tensor, same: Tensor, fars: Sequence[float]) -> dict[float, float]:
+    """The largest true accept rate whose false accept rate is at most each of `fars`, not interpolated, (P,), (P,).
+
+    A rate that fewer than ten of the impostor pairs would decide is refused.
+    """
+    false_accepts, true_accepts, _ = roc(scores, same)
+    impostors = int((~torch.as_tensor(same).bool()).sum())
+    for far in fars:
+        if not FEWEST_FALSE_ACCEPTS <= far * impostors * (1 + 1e-9) or far > 1:
+            least = FEWEST_FALSE_ACCEPTS / impostors
+            raise ValueError(f"a FAR of {far:g} cannot be measured with {impostors} impostor pairs: {least:g} to 1 can")
+    return {far: float(true_accepts[false_accepts <= far * (1 + 1e-9)][-1]) for far in fars}
+
+
+def auc(scores: Tensor, same: Tensor) -> float:
+    """The area under the ROC: how often a pair of the same person outscores one of two, ties half, (P,), (P,)."""
+    false_accepts, true_accepts, _ = roc(scores, same)
+    return float(torch.trapezoid(true_accepts, false_accepts))
+
+
+def equal_error_rate(scores: Tensor, same: Tensor) -> float:
+    """Where false accepts are as frequent as false rejects, on straight lines between the ROC's points, (P,), (P,)."""
+    false_accepts, true_accepts, _ = roc(scores, same)
+    excess = false_accepts + true_accepts - 1  # false accepts less false rejects: -1 to 1, growing
+    after = int((excess >= 0).int().argmax())
+    share = excess[after - 1] / (excess[after - 1] - excess[after])
+    return float(torch.lerp(false_accepts[after - 1], false_accepts[after], share))
+
+
+def identification(
+    probes: Tensor,
+    labels: Tensor,
+    distractors: Tensor,
+    counts: Sequence[int] = (10**3, 10**4, 10**5, 10**6),
+    ks: Sequence[int] = (1,),
+    gallery: Tensor | None = None,
+    gallery_labels: Tensor | None = None,
+    seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+) -> dict[str, float]:
+    """MegaFace's protocol: how often a probe's mate is among the k nearest of the mate and n distractors.
+
+    Each probe (N, D) meets each mate alone: each other probe with its label, or with a gallery (M, D) each image there
+    with its label. `rank{k}@{n}` is the fraction of these pairs, for each n of `counts`: the first n distractors of one
+    seeded permutation, so that larger sets contain the smaller. `pairs` is the number of pairs, and `singletons` that
+    of probes without a mate, which count nowhere. `progress(done, all)` hears how many distractors have been met.
+    """
+    _check_within("ks", ks, torch.iinfo(torch.int64).max)
+    rows, _, ahead = distractors_ahead(
+        probes, labels, distractors, counts, max(ks), gallery, gallery_labels, seed, progress
+    )
+    result = {f"rank{k}@{n}": float((ahead[n] < k).double().mean()) for n in ahead for k in ks}
+    return result | {"pairs": len(rows), "singletons": len(probes) - len(rows.unique())}
+
+
+def distractors_ahead(
+    probes: Tensor,
+    labels: Tensor,
+    distractors: Tensor,
+    counts: Sequence[int],
+    most: int = 1,
+    gallery: Tensor | None = None,
+    gallery_labels: Tensor | None = None,
+    seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+) -> tuple[Tensor, Tensor, dict[int, Tensor]]:
+    """Every pair of probe and mate, as rows (P,), (P,), and how many distractors outscore or equal the mate, {n: (P,)}.
+
+    The numbers are exact below `most`; beyond, they are at least `most`. Runs on the probes' device, where distractors
+    are brought piece by piece, in full float32 whatever TF32 says.
+    """
+    pairs, distractors = _Pairs(probes, labels, gallery, gallery_labels), checked_embeddings(distractors, "distractors")
+    _check_within("counts", counts, len(distractors))
+    if distractors.shape[1] != pairs.probes.shape[1]:
+        sizes = f"{pairs.probes.shape[1]} and {distractors.shape[1]}"
+        raise ValueError(f"probes and distractors must have one dimension, not {sizes}")
+    shuffled = torch.randperm(len(distractors), generator=torch.Generator().manual_seed(seed)).to(distractors.device)
+    ahead, result, done = torch.zeros_like(pairs.rows), {}, 0
+    with full_float32():
+        for count in sorted(set(counts)):
+            for piece in shuffled[done:count].split(COLUMNS):
+                pairs.meet(sphere.directions(distractors[piece].to(pairs.probes)), most, ahead)
+                done += len(piece)
+                if progress is not None:
+                    progress(done, max(counts))
+            result[count] = ahead.clone()
+    return pairs.order[pairs.rows], pairs.mate_order[pairs.columns], result
+
+
+class _Pairs:
+    """Probes and mates in the order of their labels, the pairs of them, and blocks of probes that share mates."""
+
+    def __init__(self, probes: Tensor, labels: Tensor, gallery: Tensor | None, gallery_labels: Tensor | None) -> None:
+        probes = checked_embeddings(probes, "probes")
+        labels = checked_labels(labels, len(probes), probes.device)
+        if (gallery is None) != (gallery_labels is None):
+            raise ValueError("gallery and gallery_labels go together: give both or neither")
+        mates = probes if gallery is None else checked_embeddings(gallery, "gallery").to(probes)
+        mate_labels = labels if gallery is None else gallery_labels
+        mate_labels = checked_labels(mate_labels, len(mates), probes.device, "gallery_labels")
+        if probes.shape[1] != mates.shape[1]:
+            raise ValueError(f"probes and gallery must have one dimension, not {probes.shape[1]} and {mates.shape[1]}")
+        labels, self.order = labels.sort(stable=True)
+        wanted = torch.isin(mate_labels, labels).nonzero().squeeze(1)
+        mate_labels, mate_order = mate_labels[wanted].sort(stable=True)
+        self.mate_order = wanted[mate_order]
+        self.probes, self.mates = sphere.directions(probes)[self.order], sphere.directions(mates)[self.mate_order]
+        # The mates of a probe lie side by side, [first, end), those of the next probe there or right behind.
+        first, end = (torch.searchsorted(mate_labels, labels, right=right) for right in (False, True))
+        self.rows = torch.arange(len(labels), device=labels.device).repeat_interleave(end - first)
+        skipped = first - (end - first).cumsum(0) + (end - first)
+        self.columns = torch.arange(len(self.rows), device=labels.device) + skipped[self.rows]
+        if gallery is None:
+            others = self.rows != self.columns
+            self.rows, self.columns = self.rows[others], self.columns[others]
+        if len(self.rows) == 0:
+            raise ValueError(f"none of the {len(probes)} probes has a mate, another image with its label")
+        self.blocks = list(self._blocks(first, end))
+        widest = max(columns.stop - columns.start for _, columns, _ in self.blocks)
+        # Distractors, then mates: one product for both, so that equal vectors have equal scores and ties are ties.
+        self.joint = self.probes.new_zeros(_even(COLUMNS + widest), self.probes.shape[1])
+        self.buffer = self.probes.new_empty(max(rows.stop - rows.start for rows, _, _ in self.blocks), len(self.joint))
+
+    def _blocks(self, first: Tensor, end: Tensor) -> Iterator[tuple[slice, slice, slice]]:
+        """Ranges of probes, mates and pairs: no more than COLUMNS mates, unless a single probe has them."""
+        most, start = block_rows(COLUMNS * self.probes.element_size(), first.device), 0
+        while start < len(first):
+            stop = min(start + most, int(torch.searchsorted(end, first[start] + COLUMNS, right=True)))
+            stop = max(stop, start + 1)
+            pairs = slice(*(int(torch.searchsorted(self.rows, row)) for row in (start, stop)))
+            if pairs.stop > pairs.start:
+                yield slice(start, stop), slice(int(first[start]), int(end[stop - 1])), pairs
+            start = stop
+
+    def meet(self, distractors: Tensor, most: int, ahead: Tensor) -> None:
+        """Add to `ahead` (P,) how many of the distractors' directions (C, D), up to most, a mate does not outscore."""
+        size = len(distractors)
+        self.joint[:size] = distractors
+        for rows, columns, pairs in self.blocks:
+            stop = size + columns.stop - columns.start
+            self.joint[size:stop] = self.mates[columns]
+            scores = self.buffer.view(-1)[: (rows.stop - rows.start) * _even(stop)].view(-1, _even(stop))
+            torch.mm(self.probes[rows], self.joint[: _even(stop)].T, out=scores)  # autocast leaves `out=` alone
+            among = scores[:, :size]
+            best = among.amax(1, keepdim=True) if most == 1 else among.topk(min(most, size)).values
+            row = self.rows[pairs] - rows.start
+            mates = scores[row, self.columns[pairs] - columns.start + size]
+            ahead[pairs] += (best[row] >= mates[:, None]).sum(1)
+
+
+def norm_and_errors(norms: Tensor, wrong: Tensor, groups: int = 10) -> dict[str, float | None | list[float]]:
+    """How well a low norm foretells an error: norms (N,), wrong (N,); for a pair take the smaller norm of the two.
+
+    `auroc` is how often, of a wrong one and a right one, the wrong one has the lower norm (ties half): 0.5 where the
+    norm tells nothing, None where all are right or all are wrong. `error_rates` and `mean_norms` are those of groups of
+    equal size, from the lowest norms to the highest; equal norms share their errors evenly.
+    """
+    norms = torch.as_tensor(norms).detach().double()
+    wrong = torch.as_tensor(wrong).to(norms.device).bool()
+    if norms.ndim != 1 or wrong.shape != norms.shape or len(norms) < groups:
+        shapes = f"{tuple(norms.shape)} and {tuple(wrong.shape)}"
+        raise ValueError(f"norms and wrong must have one shape (N,) with N at least {groups}, not {shapes}")
+    values, place, sizes = norms.unique(return_inverse=True, return_counts=True)
+    errors = torch.zeros_like(values).index_add_(0, place, wrong.double()) / sizes
+    parts = [part.tensor_split(groups) for part in (errors.repeat_interleave(sizes), values.repeat_interleave(sizes))]
+    rates, means = ([float(group.mean()) for group in part] for part in parts)
+    known = bool(wrong.any()) and not bool(wrong.all())
+    return {"auroc": auc(-norms, wrong) if known else None, "error_rates": rates, "mean_norms": means}
+
+
+@contextmanager
+def full_float32() -> Iterator[None]:
+    """Float32 matrix products without TF32 or bfloat16, and the caller's settings again afterwards."""
+    if not hasattr(torch.backends.cuda.matmul, "fp32_precision"):  # torch before 2.9
+        before = torch.get_float32_matmul_precision()
+        torch.set_float32_matmul_precision("highest")
+        try:
+            yield
+        finally:
+            torch.set_float32_matmul_precision(before)
+        return
+    backends = torch.backends.cuda.matmul, torch.backends.mkldnn.matmul
+    settings = [backend.fp32_precision for backend in backends]
+    try:
+        for backend in backends:
+            backend.fp32_precision = "ieee"
+        yield
+    finally:
+        for backend, setting in zip(backends, settings, strict=True):
+            backend.fp32_precision = setting
+
+
+def _even(size: int) -> int:
+    return -(-size // 128) * 128  # fast kernels want aligned rows
+
+
+def _check_within(name: str, values: Sequence[int], largest: int) -> None:
+    for value in values or [0]:
+        if isinstance(value, bool) or int(value) != value or not 1 <= value <= largest:
+            limit = f"between 1 and {largest}, the number of distractors" if name == "counts" else "positive integers"
+            raise ValueError(f"{name} must be {limit}, not {value!r}")
+
+
+def _checked_pairs(scores: Tensor, same: Tensor) -> tuple[Tensor, Tensor]:
+    """Scores (P,) in float64 and same (P,) as bool on one device; a ValueError unless there are pairs of both kinds."""
+    scores, same = torch.as_tensor(scores).detach().double(), torch.as_tensor(same)
+    if scores.ndim != 1 or same.shape != scores.shape:
+        shapes = f"{tuple(scores.shape)} and {tuple(same.shape)}"
+        raise ValueError(f"scores and same must have one shape (P,), not {shapes}")
+    if scores.isnan().any():
+        raise ValueError(f"score {int(scores.isnan().int().argmax())} is NaN")
+    same = same.to(scores.device).bool()
+    if same.all() or not same.any():
+        raise ValueError(f"all {len(same)} pairs are {'of one person' if same.all() else 'impostors'}: both are needed")
+    return scores, same

@@ -1,0 +1,206 @@
+"""How much a linear classifier and the nearest neighbours read out of frozen features: the probe of B.3, and k-NN.
+
+Both work on the features' device and give fractions. Ties count against the test image, as everywhere in the metrics.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from isosphere import sphere
+from isosphere.metrics.neighbours import block_rows, checked_embeddings, checked_labels
+
+
+def linear_probe(
+    train_features: Tensor,
+    train_labels: Tensor,
+    test_features: Tensor,
+    test_labels: Tensor,
+    lrs: Sequence[float] = (5.0,),
+    epochs: int = 100,
+    batch: int = 256,
+    milestones: Sequence[int] = (60, 75, 90),
+    factor: float = 0.2,
+    momentum: float = 0.9,
+    weight_decay: float = 0.0,
+    seed: int = 0,
+    tick: Callable[[int], None] = lambda done: None,
+) -> dict[float, dict[str, float | None]]:
+    """Softmax regression by SGD on frozen features (N, D), tested on (M, D), for each learning rate at once (App. B.3).
+
+    For each rate: `top1` and `top5` after the last epoch; `best_top1` and `best_top5` in `best_epoch` (from 1), the one
+    with the highest top-1 on the test set, which is what the authors report; and `diverged`, the epoch after which the
+    weights were no longer finite, or None. A diverged rate has None for the rest; an error is raised if all diverge.
+
+    The appendix does not say whether images are augmented here. We assume not: features are computed once, of the
+    plain images. The authors' code crops (scale 0.2 to 1) and flips the training images anew in every epoch. The
+    features are taken as they are, not normalised, as in their code. Ours are also the zero start (the problem is
+    convex) and batches that depend on (seed, epoch) alone; an incomplete last batch is kept, and its loss is its mean.
+    `tick` hears of each epoch. On a GPU an epoch with its test is one CUDA graph, and nothing is read until the end.
+    """
+    train, targets, test, truth, classes = _checked(train_features, train_labels, test_features, test_labels)
+    lrs = [float(lr) for lr in lrs]
+    if not lrs or not all(0 < lr < math.inf for lr in lrs):
+        raise ValueError(f"lrs must be positive numbers, at least one, not {lrs}")
+    if epochs < 1 or batch < 1:
+        raise ValueError(f"epochs and batch must be at least 1, not {epochs} and {batch}")
+    classifiers = _Classifiers(len(lrs), classes, train, momentum, weight_decay)
+    starts = torch.tensor(lrs, dtype=train.dtype).repeat_interleave(classes).to(train.device)
+    order = torch.empty(len(train), dtype=torch.int64, device=train.device)
+    history = torch.empty(epochs, len(lrs), 3, dtype=torch.int64, device=train.device)  # right@1, right@5, finite
+    found = torch.empty_like(history[0])
+
+    def epoch() -> None:
+        for rows in order.split(batch):
+            classifiers.step(train[rows], targets[rows])
+        found.copy_(torch.cat([classifiers.right(test, truth), classifiers.finite()[:, None]], 1))
+
+    with torch.autocast(train.device.type, enabled=False):
+        for number in range(epochs):
+            order.copy_(torch.from_numpy(_shuffled(len(train), seed, number)))
+            classifiers.rates.copy_(starts * factor ** sum(number >= milestone for milestone in milestones))
+            if number == 1 and train.device.type == "cuda":
+                epoch = _captured(epoch, train.device)  # the first epoch, run as it stands, was the warm-up
+            epoch()
+            history[number] = found
+            tick(1)
+    results = {lr: _told(counts, len(test)) for lr, counts in zip(lrs, history.cpu().unbind(1), strict=True)}
+    if all(result["diverged"] for result in results.values()):
+        raise ValueError(f"the probe diverged at every learning rate ({lrs}); use smaller ones")
+    return results
+
+
+def knn_accuracy(
+    train_features: Tensor,
+    train_labels: Tensor,
+    test_features: Tensor,
+    test_labels: Tensor,
+    k: int = 200,
+    temperature: float = 0.1,
+) -> dict[str, float]:
+    """`top1` and `top5` of (M, D) by the vote of the k nearest of (N, D), each with weight exp(cos / temperature).
+
+    Where several training images are equally near and not all of them find a place among the k, they share the places
+    that are left, so the result does not depend on the order of the training set. Holds a block of scores at a time.
+    """
+    train, targets, test, truth, classes = _checked(train_features, train_labels, test_features, test_labels)
+    if not 1 <= k <= len(train):
+        raise ValueError(f"k must be between 1 and the number of training features ({len(train)}), not {k}")
+    if not temperature > 0:
+        raise ValueError(f"temperature must be positive, not {temperature}")
+    train, test = sphere.directions(train), sphere.directions(test)
+    members = torch.eye(classes, dtype=train.dtype, device=train.device)[targets].T  # (C, N)
+    step = block_rows(len(train) * 5 * train.element_size(), train.device)
+    right = torch.zeros(1, 2, dtype=torch.int64, device=train.device)
+    for part, labels in zip(test.split(step), truth.split(step), strict=True):
+        cosines = sphere.products(part, train)  # (B, N)
+        nearest = cosines.topk(k).values
+        last = nearest[:, -1:]
+        closer, tied = cosines > last, cosines == last
+        share = (k - closer.sum(1)).to(train.dtype) / tied.sum(1)  # of each that ties for the last places
+        # Relative to the nearest, so that no temperature is too small for the exponential.
+        weights = cosines.sub(nearest[:, :1]).div_(temperature).exp_()
+        weights.mul_(closer + tied * share[:, None])
+        right += _right(sphere.products(weights, members)[:, None], labels)
+    top1, top5 = (right[0].double() / len(test)).tolist()
+    return {"top1": top1, "top5": top5}
+
+
+class _Classifiers:
+    """L linear classifiers of C classes side by side, one weight (L * C, D), so that one product serves them all.
+
+    Rows do not mix in any product, so a classifier that diverges leaves the others alone.
+    """
+
+    def __init__(self, count: int, classes: int, features: Tensor, momentum: float, weight_decay: float) -> None:
+        self.shape, self.momentum, self.weight_decay = (count, classes), momentum, weight_decay
+        self.weight = features.new_zeros(count * classes, features.shape[1])
+        self.bias, self.rates = (features.new_zeros(count * classes) for _ in range(2))
+        self.weight_velocity, self.bias_velocity = torch.zeros_like(self.weight), torch.zeros_like(self.bias)
+        self.one_hot = torch.eye(classes, dtype=features.dtype, device=features.device)
+
+    def logits(self, features: Tensor) -> Tensor:
+        """(B, D) -> (B, L, C)."""
+        return torch.addmm(self.bias, features, self.weight.T).unflatten(1, self.shape)
+
+    def step(self, features: Tensor, targets: Tensor) -> None:
+        """SGD as torch.optim has it: v = momentum v + g + weight_decay w, w -= lr v; (B, D), (B,)."""
+        # Cross-entropy's gradient by the logits: (softmax - one-hot) / B.
+        slopes = (self.logits(features).softmax(2) - self.one_hot[targets][:, None]).flatten(1) / len(features)
+        self.weight_velocity.addmm_(slopes.T, features, beta=self.momentum)
+        self.bias_velocity.mul_(self.momentum).add_(slopes.sum(0))
+        if self.weight_decay:
+            self.weight_velocity.add_(self.weight, alpha=self.weight_decay)
+            self.bias_velocity.add_(self.bias, alpha=self.weight_decay)
+        self.weight.addcmul_(self.weight_velocity, self.rates[:, None], value=-1)
+        self.bias.addcmul_(self.bias_velocity, self.rates, value=-1)
+
+    def right(self, features: Tensor, targets: Tensor) -> Tensor:
+        """How many of (M, D), (M,) are right among the first 1 and 5, (L, 2)."""
+        step = block_rows(len(self.weight) * 4 * features.element_size(), features.device)
+        parts = zip(features.split(step), targets.split(step), strict=True)
+        return sum(_right(self.logits(part), labels) for part, labels in parts)
+
+    def finite(self) -> Tensor:
+        """Whether all weights of a classifier are finite, bool (L,)."""
+        finite = self.weight.isfinite().all(1) & self.bias.isfinite()
+        return finite.unflatten(0, self.shape).all(1)
+
+
+def _checked(
+    train_features: Tensor, train_labels: Tensor, test_features: Tensor, test_labels: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor, int]:
+    """Features in one type on the training features' device, labels as 0..C-1, and C; or a ValueError."""
+    train = checked_embeddings(train_features, "train_features")
+    test = checked_embeddings(test_features, "test_features").to(train)
+    if train.shape[1] != test.shape[1]:
+        sizes = f"{train.shape[1]} and {test.shape[1]}"
+        raise ValueError(f"train_features and test_features must have one dimension, not {sizes}")
+    targets = checked_labels(train_labels, len(train), train.device, "train_labels")
+    truth = checked_labels(test_labels, len(test), train.device, "test_labels")
+    names, targets = targets.unique(return_inverse=True)
+    unknown = ~torch.isin(truth, names)
+    if unknown.any():
+        raise ValueError(f"test label {int(truth[unknown][0])} is not among the training labels")
+    return train, targets, test, torch.searchsorted(names, truth), len(names)
+
+
+def _right(scores: Tensor, targets: Tensor) -> Tensor:
+    """How often fewer than 1 and 5 other classes score as high as the true one, (B, L, C), (B,) -> (L, 2).
+
+    A score that is not a number is not below another one, so it never counts as right by itself.
+    """
+    own = scores.gather(2, targets[:, None, None].expand(-1, scores.shape[1], 1))
+    ahead = (~(scores < own)).sum(2) - 1  # less itself
+    return torch.stack([(ahead < places).sum(0) for places in (1, 5)], 1)
+
+
+def _told(counts: Tensor, size: int) -> dict[str, float | None]:
+    """The result of one learning rate from its (epochs, 3) right@1, right@5 and whether finite."""
+    top1, top5, finite = counts.T.tolist()
+    if 0 in finite:
+        names = ("top1", "top5", "best_top1", "best_top5", "best_epoch")
+        return dict.fromkeys(names) | {"diverged": finite.index(0) + 1}
+    best = top1.index(max(top1))
+    return {
+        "top1": top1[-1] / size, "top5": top5[-1] / size, "best_top1": top1[best] / size,
+        "best_top5": top5[best] / size, "best_epoch": best + 1, "diverged": None,
+    }  # fmt: skip
+
+
+def _captured(work: Callable[[], None], device: torch.device) -> Callable[[], None]:
+    """The work as one CUDA graph, captured and not run; what it reads and writes must stay in place."""
+    graph = torch.cuda.CUDAGraph()
+    # Other threads, a loader's say, may use the device meanwhile; the default stream for captures is one device's.
+    with torch.cuda.device(device):
+        with torch.cuda.graph(graph, stream=torch.cuda.Stream(), capture_error_mode="thread_local"):
+            work()
+    return graph.replay
+
+
+def _shuffled(count: int, seed: int, epoch: int) -> np.ndarray:
+    """The order of an epoch, by sorting random numbers: the same on every device and with every version of numpy."""
+    return np.random.Generator(np.random.Philox(key=[seed, epoch])).random(count).argsort(kind="stable")

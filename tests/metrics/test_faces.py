@@ -1,0 +1,299 @@
+"""Verification, ROC and identification against loops over lists, and against scikit-learn where definitions agree."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.metrics import roc_auc_score, roc_curve
+
+from isosphere.metrics import faces
+
+
+def pairs(seed, count=240, dim=8, folds=10, noise=0.9):
+    """Pairs with overlapping scores: left, right (P, D), same (P,), fold (P,), in no order."""
+    g = torch.Generator().manual_seed(seed)
+    left = torch.randn(count, dim, generator=g)
+    same = torch.rand(count, generator=g) < 0.5
+    other = torch.randn(count, dim, generator=g)
+    right = torch.where(same[:, None], left, other) + noise * torch.randn(count, dim, generator=g)
+    return left, right, same, torch.randint(0, folds, (count,), generator=g)
+
+
+def lfw(scores, same, fold):
+    """LFW's protocol in loops: every cut between two training scores is tried, the strictest of the best is kept."""
+    accuracies, thresholds = [], []
+    for tested in sorted(set(fold)):
+        train = [(s, y) for s, y, f in zip(scores, same, fold, strict=True) if f != tested]
+        values = sorted({s for s, _ in train}, reverse=True)
+        candidates = [2.0, *((a + b) / 2 for a, b in zip(values, values[1:], strict=False)), -2.0]
+        best = max(candidates, key=lambda t: (sum((s >= t) == y for s, y in train), t))
+        test = [(s, y) for s, y, f in zip(scores, same, fold, strict=True) if f == tested]
+        accuracies.append(sum((s >= best) == y for s, y in test) / len(test))
+        thresholds.append(best)
+    return accuracies, thresholds
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    seed=st.integers(0, 10_000), count=st.integers(12, 80), folds=st.integers(2, 10), steps=st.sampled_from([2, 5, 0])
+)
+def test_verification_is_lfws_protocol(seed, count, folds, steps):
+    left, right, same, fold = pairs(seed, count, folds=folds)
+    same[:2], fold[:2] = torch.tensor([True, False]), torch.tensor([0, folds])
+    if steps:  # few distinct scores: two dimensions on a lattice, so that ties are many
+        left, right = (
+            left[:, :2].sign() * (left[:, 2:4] * steps).round().abs().clamp(max=3, min=1) for left in (left, right)
+        )
+    cosines = faces.pair_cosines(left, right)
+    unit = [v.double() / v.double().norm(dim=1, keepdim=True) for v in (left, right)]
+    torch.testing.assert_close(cosines, (unit[0] * unit[1]).sum(1), rtol=0, atol=1e-6)
+    accuracies, thresholds = lfw(cosines.tolist(), same.tolist(), fold.tolist())
+    measured = faces.verification(left, right, same, fold)
+    assert measured["accuracies"] == pytest.approx(accuracies)
+    assert measured["thresholds"] == pytest.approx(thresholds, abs=1e-12)
+    assert measured["accuracy"] == pytest.approx(np.mean(accuracies))
+    assert measured["std"] == pytest.approx(np.std(accuracies))
+    wrong, _ = faces.wrong_pairs(cosines, same, fold)
+    judged = [
+        (c >= thresholds[sorted(set(fold.tolist())).index(f)]) != y
+        for c, y, f in zip(cosines.tolist(), same.tolist(), fold.tolist(), strict=True)
+    ]
+    assert wrong.tolist() == judged
+
+
+def test_the_tested_fold_has_no_say_in_its_threshold():
+    """Fold 0's pairs lie at other scores than the others': a threshold that saw them would judge them all rightly."""
+    cosines = torch.tensor([0.9, 0.8, 0.7, 0.6] + 2 * [0.5, 0.4, 0.1, 0.0], dtype=torch.float64)
+    same = torch.tensor([True, True, False, False] * 3)
+    fold = torch.arange(3).repeat_interleave(4)
+    wrong, thresholds = faces.wrong_pairs(cosines, same, fold)
+    assert thresholds[0] == pytest.approx(0.25) and wrong[:4].tolist() == [False, False, True, True]
+    for labels in ([True] * 4, [False] * 4, [False, False, True, True]):  # whatever the tested fold holds
+        changed = torch.cat([torch.tensor(labels), same[4:]])
+        assert faces.wrong_pairs(torch.cat([-cosines[:4], cosines[4:]]), changed, fold)[1][0] == thresholds[0]
+
+
+def test_degenerate_thresholds():
+    assert faces.best_threshold(torch.ones(4), torch.tensor([True, True, False, False])) == 2.0  # a tie: the strictest
+    assert faces.best_threshold(torch.ones(3), torch.tensor([True, True, False])) == -2.0
+    close = torch.tensor([1.0, np.nextafter(1.0, 0.0)], dtype=torch.float64)
+    assert faces.best_threshold(close, torch.tensor([True, False])) == 1.0  # the middle would round to the impostor
+    collapsed = torch.ones(20, 3)
+    same = torch.arange(20) % 2 == 0
+    assert faces.verification(collapsed, collapsed, same, torch.arange(20) // 2)["accuracy"] == 0.5
+
+
+@pytest.mark.parametrize("digits", [1, 2, 12])
+def test_roc_auc_and_tar_agree_with_scikit_learn(digits):
+    left, right, same, _ = pairs(1, 600)
+    scores = torch.round(faces.pair_cosines(left, right), decimals=digits)
+    false, true, thresholds = faces.roc(scores, same)
+    expected = roc_curve(same.numpy(), scores.numpy(), drop_intermediate=False)
+    for ours, theirs in zip((false, true, thresholds), expected, strict=True):
+        np.testing.assert_allclose(ours.numpy(), theirs, atol=1e-12)
+    assert faces.auc(scores, same) == pytest.approx(roc_auc_score(same.numpy(), scores.numpy()), abs=1e-12)
+    impostors, genuine = scores[~same].tolist(), scores[same].tolist()
+    fars = (10 / len(impostors), 0.1, 0.5, 1.0)
+    for far, tar in faces.tar_at_far(scores, same, fars).items():
+        allowed = [
+            t for t in [*set(scores.tolist()), 2.0] if sum(s >= t for s in impostors) <= far * len(impostors) + 1e-6
+        ]
+        assert tar == pytest.approx(sum(s >= min(allowed) for s in genuine) / len(genuine))
+    corners = np.stack(expected[:2], 1)  # walk along the polygon of ROC points in small steps
+    walk = np.concatenate([np.linspace(a, b, 2001) for a, b in zip(corners, corners[1:], strict=False)])
+    nearest = np.abs(walk[:, 0] - (1 - walk[:, 1])).argmin()
+    assert faces.equal_error_rate(scores, same) == pytest.approx(walk[nearest, 0], abs=1e-3)
+
+
+def test_equal_error_rate_by_hand():
+    same = torch.tensor([True, True, False, True, False, False])
+    assert faces.equal_error_rate(torch.tensor([6.0, 5, 4, 3, 2, 1]), same) == pytest.approx(1 / 3)
+    assert faces.equal_error_rate(torch.tensor([6.0, 5, 1, 4, 2, 3]), same) == 0
+    assert faces.equal_error_rate(torch.ones(6), same) == pytest.approx(0.5)
+    assert faces.equal_error_rate(-torch.tensor([6.0, 5, 1, 4, 2, 3]), same) == 1
+
+
+def test_a_rate_that_too_few_impostors_decide_is_refused():
+    scores, same = torch.arange(2000.0), torch.arange(2000) % 2 == 0
+    assert faces.tar_at_far(scores, same, (0.01,))  # 10 of 1000
+    for far in (0.0099, 1e-6, 0.0, -0.1, 1.5):
+        with pytest.raises(ValueError, match="cannot be measured with 1000 impostor pairs: 0.01 to 1 can"):
+            faces.tar_at_far(scores, same, (0.1, far))
+
+
+def brute_force(probes, labels, distractors, counts, gallery=None, gallery_labels=None, seed=0):
+    """MegaFace in loops: {(probe, mate): [distractors that score at least as high as the mate, for each count]}."""
+    order = torch.randperm(len(distractors), generator=torch.Generator().manual_seed(seed)).tolist()
+    mates, mate_labels = (probes, labels) if gallery is None else (gallery, gallery_labels)
+    unit = lambda v: (v / v.norm() if v.norm() > 0 else v).double()  # noqa: E731
+    score = lambda a, b: round(float(unit(a) @ unit(b)), 6)  # noqa: E731
+    ahead = {}
+    for i in range(len(probes)):
+        scores = [score(probes[i], distractors[j]) for j in order]
+        for j in range(len(mates)):
+            if labels[i] == mate_labels[j] and not (gallery is None and i == j):
+                mine = score(probes[i], mates[j])
+                ahead[i, j] = [sum(s >= mine for s in scores[:count]) for count in counts]
+    return ahead
+
+
+def lattice(g, n):
+    """Axes and half diagonals of 4-space, and zero: exact cosines, many ties and many duplicates."""
+    shapes = torch.cat(
+        [torch.zeros(1, 4), torch.eye(4), -torch.eye(4), torch.tensor([[1.0, 1, 1, 1], [1, -1, 1, -1]]) / 2]
+    )
+    return shapes[torch.randint(0, len(shapes), (n,), generator=g)] * 2.0 ** torch.randint(-3, 4, (n, 1), generator=g)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 10_000),
+    n=st.integers(2, 14),
+    m=st.sampled_from([0, 1, 9]),
+    columns=st.integers(1, 9),
+    rows=st.integers(1, 5),
+    ties=st.booleans(),
+)
+def test_identification_is_brute_force(seed, n, m, columns, rows, ties):
+    """Unequal groups, singletons, a gallery or none, ties and duplicates, and blocks that divide nothing."""
+    g = torch.Generator().manual_seed(seed)
+    draw = (lambda size: lattice(g, size)) if ties else (lambda size: torch.randn(size, 3, generator=g))
+    probes, distractors = draw(n), draw(23)
+    labels = torch.randint(0, 4, (n,), generator=g) * 7
+    labels[:2] = 7
+    gallery, gallery_labels = (draw(m), torch.randint(0, 6, (m,), generator=g) * 7) if m else (None, None)
+    if m:
+        gallery_labels[0] = 7
+    counts, ks = (2, 5, 23), (1, 2, 4)
+    expected = brute_force(probes, labels, distractors, counts, gallery, gallery_labels, seed)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(faces, "COLUMNS", columns)
+        patch.setattr(faces, "block_rows", lambda *_: rows)
+        arguments = (gallery, gallery_labels, seed)
+        measured = faces.identification(probes, labels, distractors, counts, ks, *arguments)
+        found = faces.distractors_ahead(probes, labels, distractors, counts, 100, *arguments)
+    assert measured.pop("pairs") == len(expected)
+    assert measured.pop("singletons") == n - len({i for i, _ in expected})
+    for place, count in enumerate(counts):
+        by_pair = dict(
+            zip(zip(*(part.tolist() for part in found[:2]), strict=True), found[2][count].tolist(), strict=True)
+        )
+        assert by_pair == {pair: ahead[place] for pair, ahead in expected.items()}
+        for k in ks:
+            right = sum(ahead[place] < k for ahead in expected.values()) / len(expected)
+            assert measured.pop(f"rank{k}@{count}") == pytest.approx(right)
+    assert not measured
+
+
+@pytest.mark.parametrize("dim", [3, 33, 512])
+@pytest.mark.parametrize("columns", [37, 1 << 15])
+def test_a_copy_of_the_mate_among_the_distractors_is_a_tie_to_the_last_bit(dim, columns, monkeypatch):
+    monkeypatch.setattr(faces, "COLUMNS", columns)
+    g = torch.Generator().manual_seed(0)
+    first = torch.randn(201, dim, generator=g)
+    second = first + 0.1 * torch.randn(201, dim, generator=g)
+    probes, labels = torch.cat([first, second]), torch.arange(402) % 201
+    distractors = torch.cat([-first, first, -second])[torch.randperm(603, generator=g)]
+    rows, mates, ahead = faces.distractors_ahead(probes, labels, distractors, (603,), most=2)
+    # To the second image the first one is a mate and, as its own copy, the one distractor that is as near.
+    asked = rows >= 201
+    assert torch.equal(mates[asked], rows[asked] - 201) and asked.sum() == 201
+    assert ahead[603][asked].unique().tolist() == [1] or dim == 3  # in 3-space others may come as near
+    assert ahead[603].min() == 1
+
+
+def test_collapsed_embeddings_score_nothing():
+    probes = torch.full((40, 16), 0.3)
+    measured = faces.identification(probes, torch.arange(40) // 4, torch.full((500, 16), 0.3), (100, 500), (1, 10))
+    assert [measured[f"rank{k}@{n}"] for n in (100, 500) for k in (1, 10)] == [0, 0, 0, 0]
+
+
+def test_progress_precision_and_the_callers_settings(monkeypatch):
+    monkeypatch.setattr(faces, "COLUMNS", 40)
+    matmul = torch.backends.cuda.matmul
+    new = hasattr(matmul, "fp32_precision")
+    heard, inside = [], []
+
+    def progress(done, total):
+        heard.append((done, total))
+        inside.append(matmul.fp32_precision if new else torch.get_float32_matmul_precision())
+
+    g = torch.Generator().manual_seed(0)
+    probes, distractors = torch.randn(10, 4, generator=g), torch.randn(200, 4, generator=g)
+    before = torch.get_float32_matmul_precision()
+    try:
+        torch.set_float32_matmul_precision("medium")
+        state = [torch.get_float32_matmul_precision(), matmul.allow_tf32]
+        with torch.autocast("cpu", torch.bfloat16):
+            measured = faces.identification(probes, torch.arange(10) // 2, distractors, (50, 130), progress=progress)
+        assert [torch.get_float32_matmul_precision(), matmul.allow_tf32] == state
+        with pytest.raises(RuntimeError, match="on purpose"), faces.full_float32():
+            raise RuntimeError("on purpose")
+        assert [torch.get_float32_matmul_precision(), matmul.allow_tf32] == state
+    finally:
+        torch.set_float32_matmul_precision(before)
+    assert heard == [(40, 130), (50, 130), (90, 130), (130, 130)]
+    assert set(inside) == {"ieee" if new else "highest"}
+    assert measured == faces.identification(probes, torch.arange(10) // 2, distractors, (130, 50))
+    double = faces.identification(probes.double(), torch.arange(10) // 2, distractors.half(), (50, 130))
+    assert double["pairs"] == 10
+
+
+def test_the_mirror_image_is_averaged_in():
+    images = torch.rand(3, 3, 4, 4)
+    weights = torch.randn(48, 5)
+    embed = lambda pixels: pixels.flatten(1) @ weights  # noqa: E731
+    expected = [(embed(image[None]) + embed(image[None, :, :, [3, 2, 1, 0]]))[0] / 2 for image in images]
+    torch.testing.assert_close(faces.mirror_averaged(embed, images), torch.stack(expected))
+
+
+def test_norms_that_foretell_errors():
+    g = torch.Generator().manual_seed(0)
+    norms = torch.randn(103, generator=g).exp()
+    wrong = torch.rand(103, generator=g) < 0.4 / norms
+    measured = faces.norm_and_errors(norms, wrong)
+    lower = [(a < b) + 0.5 * (a == b) for a in norms[wrong].tolist() for b in norms[~wrong].tolist()]
+    assert measured["auroc"] == pytest.approx(np.mean(lower)) and measured["auroc"] > 0.6
+    groups = np.array_split(norms.argsort().numpy(), 10)
+    assert measured["error_rates"] == pytest.approx([float(wrong[group].double().mean()) for group in groups])
+    assert measured["mean_norms"] == pytest.approx([float(norms[group].double().mean()) for group in groups])
+    flat = faces.norm_and_errors(torch.ones(103), wrong)
+    assert flat["auroc"] == 0.5 and flat["error_rates"] == pytest.approx([float(wrong.double().mean())] * 10)
+    assert faces.norm_and_errors(norms, torch.zeros(103, dtype=torch.bool))["auroc"] is None
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: faces.verification(*pairs(0)[:3], torch.zeros(240).long()), "at least two folds"),
+        (
+            lambda: faces.verification(*pairs(0)[:2], torch.ones(240).bool(), pairs(0)[3]),
+            "all 240 pairs are of one person",
+        ),
+        (lambda: faces.auc(torch.rand(3), torch.zeros(3)), "all 3 pairs are impostors"),
+        (lambda: faces.auc(torch.rand(3), torch.zeros(4)), "one shape"),
+        (lambda: faces.auc(torch.tensor([0.0, float("nan")]), torch.tensor([0, 1])), "score 1 is NaN"),
+        (lambda: faces.pair_cosines(torch.rand(3, 2), torch.rand(3, 4)), "left and right must have one shape"),
+        (lambda: identify(counts=(5, 1000)), "counts must be between 1 and 20, the number of distractors, not 1000"),
+        (lambda: identify(ks=(0,)), "ks must be positive integers, not 0"),
+        (lambda: identify(labels=torch.arange(6)), "none of the 6 probes has a mate"),
+        (lambda: identify(gallery=torch.rand(3, 4)), "gallery and gallery_labels go together"),
+        (lambda: identify(gallery=torch.rand(3, 5), gallery_labels=torch.arange(3)), "not 4 and 5"),
+        (
+            lambda: identify(distractors=torch.rand(20, 5)),
+            "probes and distractors must have one dimension, not 4 and 5",
+        ),
+        (lambda: identify(distractors=torch.full((20, 4), torch.inf)), "distractors row 0 holds"),
+        (lambda: faces.norm_and_errors(torch.rand(12), torch.zeros(11)), "one shape"),
+    ],
+)
+def test_bad_input_is_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def identify(labels=None, distractors=None, counts=(5,), ks=(1,), **others):
+    labels = torch.arange(6) // 2 if labels is None else labels
+    distractors = torch.rand(20, 4) if distractors is None else distractors
+    return faces.identification(torch.rand(6, 4), labels, distractors, counts, ks, **others)
