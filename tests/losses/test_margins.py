@@ -7,7 +7,7 @@ import torch
 from pytorch_metric_learning import losses as pml
 
 import references
-from isosphere.losses import margins, slopes
+from isosphere.losses import classes, margins, slopes
 from isosphere.losses.margins import (
     ArcFace,
     CosFace,
@@ -184,7 +184,8 @@ def test_order_and_blocks_change_nothing(name: str, monkeypatch: pytest.MonkeyPa
     torch.testing.assert_close(module(f[order], LABELS[order]), module(f, LABELS))
     loss = module(f, LABELS)
     whole = (loss, *torch.autograd.grad(loss, (f, weights)))
-    monkeypatch.setattr(slopes, "BLOCK", 1)
+    for module_ in (slopes, classes):
+        monkeypatch.setattr(module_, "BLOCK", 1)
     loss = module(f, LABELS)
     torch.testing.assert_close((loss, *torch.autograd.grad(loss, (f, weights))), whole)
 
@@ -239,6 +240,20 @@ def test_weights_have_one_owner_a_small_spread_and_a_readable_repr() -> None:
     assert repr(module) == "CosineClassifier(dim=256, classes=400, margin=ArcFace(margin=0.45), scale=64.0)"
     assert repr(LinearClassifier(4, 9)) == "LinearClassifier(dim=4, classes=9)"
     assert repr(ProxyAnchorLoss(4, 9)) == "ProxyAnchorLoss(dim=4, classes=9, margin=0.1, scale=32.0)"
+
+
+def test_a_part_of_many_weights_is_that_part_of_all() -> None:
+    rows = 2**16 + 500  # drawn in two blocks
+    torch.manual_seed(0)
+    whole = margins.class_weights(2, rows)
+    assert whole.shape == (rows, 2) and whole.std().item() == pytest.approx(0.01, rel=0.02)
+    for part in (slice(0, 100), slice(300, 2**16 + 7), slice(2**16 + 1, rows)):
+        torch.manual_seed(0)
+        assert torch.equal(margins.class_weights(2, rows, part), whole[part])
+    torch.manual_seed(0)
+    few = margins.class_weights(3, 50)
+    torch.manual_seed(0)
+    assert torch.equal(few, torch.randn(50, 3) * 0.01)
 
 
 def test_functional_takes_weights_of_anybody() -> None:

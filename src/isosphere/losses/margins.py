@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from .. import sphere
+from .classes import class_softmax
 from .slopes import attached, check, check_dim, check_positive, log1p_sum_exp, rows_to_slopes, wanted
 
 
@@ -66,45 +67,25 @@ class SphereFace:
         return (1 - 2 * (turns % 2)) * multiple - 2 * turns
 
 
-def softmax_loss(
-    left: Tensor, right: Tensor, targets: Tensor, labels: Tensor, scale: float, **sources: Tensor
-) -> Tensor:
-    """Mean cross-entropy of scale * left @ right.T, (N, D), (C, D), the true classes' products set to targets (N,)."""
-    gradients = wanted(left, right, targets)
-    with torch.no_grad():
-        fixed_left, fixed_right, fixed_targets = left.detach(), right.detach(), targets.detach()
-        target_slopes = torch.empty_like(fixed_targets)
-        columns = labels.long()[:, None]
-        share = scale / max(1, len(left))
-
-        def block_rows(block: slice, products: Tensor) -> tuple[Tensor, Tensor]:
-            column = columns[block]
-            logits = products.scatter_(1, column, fixed_targets[block, None]).mul_(scale)
-            log_shares = torch.log_softmax(logits, dim=1)
-            own = log_shares.gather(1, column)
-            target_slopes[block] = share * own.expm1().squeeze(1)
-            slopes = torch.softmax(logits, dim=1).scatter_(1, column, 0).mul_(share)
-            return -own.sum(), slopes
-
-        total, left_gradient, right_gradient = rows_to_slopes(fixed_left, fixed_right, block_rows, gradients)
-        value = total / max(1, len(left))
-    return attached(value, (left, right, targets), (left_gradient, right_gradient, target_slopes), **sources)
-
-
 def cosine_softmax(
     embeddings: Tensor,
     labels: Tensor,
     weights: Tensor,
     margin: Callable[[Tensor], Tensor] = NormFace(),  # noqa: B008, it is frozen
     scale: float = 64.0,
+    products: torch.dtype | None = None,
 ) -> Tensor:
-    """Mean cross-entropy of scaled cosines, the true class's with a margin; (N, D), (N,), weights (C, D) -> scalar."""
+    """Mean cross-entropy of scaled cosines, the true class's with a margin; (N, D), (N,), weights (C, D) -> scalar.
+
+    The logits are never whole, so a million classes are welcome. `products` of torch.bfloat16 rounds the directions
+    that are multiplied, for speed on a GPU; the softmax and the true class's cosine stay in float32.
+    """
     check_positive(scale=scale)
-    _check_margin(margin)
+    check_margin(margin)
     check(embeddings, labels, weights)
-    unit, classes = sphere.directions(embeddings), sphere.directions(weights)
-    targets = margin((unit * classes.index_select(0, labels.long())).sum(-1))
-    return softmax_loss(unit, classes, targets, labels, scale, embeddings=embeddings, weights=weights)
+    unit, raw = sphere.directions(embeddings), sphere.raised(weights)
+    sources = {"embeddings": embeddings, "weights": weights}
+    return class_softmax(unit, raw, labels, margin, scale, products=products, sources=sources)
 
 
 def proxy_anchor(
@@ -130,14 +111,27 @@ def proxy_anchor(
     return attached(value, (unit, centres), (gradient, centre_gradient), embeddings=embeddings, proxies=proxies)
 
 
-def _check_margin(margin: Callable[[Tensor], Tensor]) -> None:
+def check_margin(margin: Callable[[Tensor], Tensor]) -> None:
+    """Refuse what is not a margin, a function of cosines."""
     if not callable(margin) or isinstance(margin, type):
         raise TypeError(f"margin must be callable such as CosFace(0.35), not {margin!r}")
 
 
-def _class_weights(dim: int, classes: int) -> nn.Parameter:
-    """Class weights (classes, dim), drawn with standard deviation 0.01."""
-    return nn.Parameter(torch.randn(classes, dim) * 0.01)
+def class_weights(dim: int, classes: int, part: slice = slice(None)) -> nn.Parameter:
+    """Class weights (classes, dim), or a part of these rows, drawn with standard deviation 0.01 from one sequence."""
+    begin, end, _ = part.indices(classes)
+    weights = torch.empty(end - begin, dim)
+    for start in range(0, classes, 2**16):  # a rank draws all blocks and keeps its own rows
+        block = torch.randn(min(2**16, classes - start), dim)
+        low, high = max(begin, start), max(begin, start, min(end, start + len(block)))
+        weights[low - begin : high - begin] = block[low - start : high - start] * 0.01
+    return nn.Parameter(weights)
+
+
+def keep_float32(weights: nn.Parameter, before: Tensor) -> None:
+    """Undo `.half()` on class weights, in place: small steps round away in halves, and a norm overflows in float16."""
+    if weights.dtype in (torch.float16, torch.bfloat16):
+        weights.data = before.to(weights.device)
 
 
 class LinearClassifier(nn.Module):
@@ -145,7 +139,7 @@ class LinearClassifier(nn.Module):
 
     def __init__(self, dim: int, classes: int) -> None:
         super().__init__()
-        self.weights = _class_weights(dim, classes)
+        self.weights = class_weights(dim, classes)
 
     def logits(self, embeddings: Tensor) -> Tensor:
         """Scores of all classes, (N, D) -> (N, C)."""
@@ -155,24 +149,35 @@ class LinearClassifier(nn.Module):
     def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
         check(embeddings, labels, self.weights)
         raw, weights = sphere.raised(embeddings), sphere.raised(self.weights)
-        targets = (raw * weights.index_select(0, labels.long())).sum(-1)
-        return softmax_loss(raw, weights, targets, labels, 1.0, embeddings=embeddings, weights=self.weights)
+        sources = {"embeddings": embeddings, "weights": self.weights}
+        return class_softmax(raw, weights, labels, normalised=False, sources=sources)
+
+    def _apply(self, fn, recurse: bool = True):
+        before = self.weights.data
+        super()._apply(fn, recurse)
+        keep_float32(self.weights, before)
+        return self
 
     def extra_repr(self) -> str:
         return f"dim={self.weights.shape[1]}, classes={len(self.weights)}"
 
 
 class CosineClassifier(nn.Module):
-    """`cosine_softmax` as a criterion that owns the class weights (classes, dim)."""
+    """`cosine_softmax` as a criterion that owns the class weights (classes, dim), in float32 even after `.half()`."""
 
     def __init__(
-        self, dim: int, classes: int, margin: Callable[[Tensor], Tensor] = NormFace(), scale: float = 64.0  # noqa: B008
+        self,
+        dim: int,
+        classes: int,
+        margin: Callable[[Tensor], Tensor] = NormFace(),  # noqa: B008
+        scale: float = 64.0,
+        products: torch.dtype | None = None,
     ) -> None:
         super().__init__()
         check_positive(scale=scale)
-        _check_margin(margin)
-        self.weights = _class_weights(dim, classes)
-        self.margin, self.scale = margin, scale
+        check_margin(margin)
+        self.weights = class_weights(dim, classes)
+        self.margin, self.scale, self.products = margin, scale, products
 
     def logits(self, embeddings: Tensor) -> Tensor:
         """Scaled cosines with all classes, without margin, (N, D) -> (N, C)."""
@@ -180,7 +185,13 @@ class CosineClassifier(nn.Module):
         return self.scale * sphere.cosines(embeddings, self.weights)
 
     def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
-        return cosine_softmax(embeddings, labels, self.weights, self.margin, self.scale)
+        return cosine_softmax(embeddings, labels, self.weights, self.margin, self.scale, self.products)
+
+    def _apply(self, fn, recurse: bool = True):
+        before = self.weights.data
+        super()._apply(fn, recurse)
+        keep_float32(self.weights, before)
+        return self
 
     def extra_repr(self) -> str:
         return f"dim={self.weights.shape[1]}, classes={len(self.weights)}, margin={self.margin}, scale={self.scale}"
@@ -192,7 +203,7 @@ class ProxyAnchorLoss(nn.Module):
     def __init__(self, dim: int, classes: int, margin: float = 0.1, scale: float = 32.0) -> None:
         super().__init__()
         check_positive(scale=scale)
-        self.proxies = _class_weights(dim, classes)
+        self.proxies = class_weights(dim, classes)
         self.margin, self.scale = margin, scale
 
     def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:

@@ -11,6 +11,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from isosphere.losses.sharded import is_sharded
+
 
 def world() -> int:
     """Number of processes; 1 without torch.distributed."""
@@ -130,11 +132,39 @@ def synchronise_batch_norm(module: nn.Module) -> nn.Module:
 
 
 def average_gradients(parameters: list[nn.Parameter]) -> None:
-    """Keep replicated class weights equal to the last bit: every rank has the whole gradient, up to rounding."""
+    """Keep replicated class weights equal to the last bit: every rank has the whole gradient, up to rounding.
+
+    Sharded ones are left alone: theirs is a gradient of other rows on every rank.
+    """
     for parameter in parameters if world() > 1 else []:
-        if parameter.grad is not None:
+        if parameter.grad is not None and not is_sharded(parameter):
             dist.all_reduce(parameter.grad)
             parameter.grad /= world()
+
+
+@torch.no_grad()
+def clip_gradients(parameters: list[nn.Parameter], limit: float) -> Tensor:
+    """Shrink all gradients by one factor so that their common norm, which is returned, is at most `limit`.
+
+    As torch's clip_grad_norm_, where sharded parameters count with the rows of all ranks and gradients may be sparse.
+    """
+    having = [parameter for parameter in parameters if parameter.grad is not None]
+    if not having:
+        return torch.zeros(())
+    for parameter in having:
+        if parameter.grad.is_sparse:
+            parameter.grad = parameter.grad.coalesce()
+    values = [p.grad.values() if p.grad.is_sparse else p.grad for p in having]
+    squares = [torch.linalg.vector_norm(value).square() for value in values]
+    total = sum(square for square, p in zip(squares, having, strict=True) if not is_sharded(p))
+    held = sum(square for square, p in zip(squares, having, strict=True) if is_sharded(p))
+    if world() > 1 and isinstance(held, Tensor):
+        dist.all_reduce(held)
+    norm = (total + held).sqrt()
+    factor = (limit / (norm + 1e-6)).clamp(max=1)
+    for value in values:
+        value.mul_(factor)
+    return norm
 
 
 def gather_rows(rows: Tensor, total: int) -> Tensor:
