@@ -35,6 +35,20 @@ def test_sec_with_pml(tmp_path):
     assert float(lines[-1].split()[-1]) < float(lines[0].split()[-1])
 
 
+def test_monitor_plain(tmp_path):
+    lines = run(EXAMPLES / "monitor_plain.py", folder=tmp_path).splitlines()
+    assert lines[0].startswith("eta 0:") and lines[3].startswith("eta 0.5:")
+    without, with_sec = (float(line.split("gradient ")[1].split("%")[0]) for line in (lines[1], lines[4]))
+    assert without == 0 < with_sec, "only SEC has a radial gradient"
+    assert len((tmp_path / "norms-eta0.jsonl").read_text().splitlines()) >= 304
+
+
+def test_monitor_lightning(tmp_path):
+    pytest.importorskip("lightning")
+    lines = run(EXAMPLES / "monitor_lightning.py", folder=tmp_path).splitlines()
+    assert [line.split(":")[0] for line in lines if line.startswith("step")] == [f"step {n}" for n in range(1, 101, 20)]
+
+
 def test_sec_under_ddp(tmp_path):
     launch = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone")
     assert "step 100" in run(*launch, EXAMPLES / "sec_under_ddp.py", folder=tmp_path)
