@@ -125,7 +125,7 @@ def whole_sec_gradient() -> torch.Tensor:
 def embeddings_of_all(count: int) -> torch.Tensor:
     """What evaluation sees of so many test images, gathered from all ranks."""
     run = prepare(tiny_recipe(), torch.device("cpu"))
-    return embed(run.model, run.views.test.subset(range(count)), None, run.device, batch=4)
+    return embed(run.model, run.views.exam.images.subset(range(count)), None, run.device, batch=4)
 
 
 def synced_activation() -> torch.Tensor:

@@ -51,7 +51,10 @@ def trained(photos, tmp_path_factory) -> Path:
 
 def test_a_run_folder_holds_the_whole_story(trained):
     names = {entry.name for entry in trained.iterdir()}
-    assert names == {"recipe.json", "run.json", "metrics.jsonl", "checkpoint.pt", "result.json"}
+    assert names == {
+        "recipe.json", "run.json", "metrics.jsonl", "checkpoint.pt", "result.json", "test_embeddings.npz",
+        "test_paths.txt",
+    }  # fmt: skip
     recipe, run, result = (json.loads((trained / f"{n}.json").read_text()) for n in ("recipe", "run", "result"))
     assert recipe["constraint"]["eta"] > 0 and recipe["loop"]["steps"] == 4
     assert torch.__version__.startswith(run["versions"]["torch"]) and "git" in run
@@ -177,7 +180,7 @@ def test_the_demo_compares_two_runs(tmp_path):
         ("train rendered --data.shift -3", "data: shift must be at least 0, not -3"),
         ("train rendered --model.dim 0", "model: dim must be at least 1, not 0"),
         ("train rendered --seed -1", "recipe: seed must be at least 0, not -1"),
-        ("train rendered --loss NTXent", "NTXent needs --batches.per_class 2; for any other number use SupCon"),
+        ("train rendered --loss NTXent", "NTXent needs --batches.per_class 2, or --batches.views 2; for any other number use SupCon"),
         ("train rendered --model.backbone vit_tiny_patch16_224", "cannot take images of 32 x 32 pixels"),
         ("train rendered --model.backbone squeezenet1_0", "squeezenet1_0 has no linear classifier"),
         ("train rendered --resume nowhere", "goes on with that folder's own recipe: leave out rendered"),

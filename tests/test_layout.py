@@ -21,9 +21,11 @@ ALLOWED = {
     "functional": {"losses", "sphere"},
     "train": {"train", "sphere", "losses", "metrics", "data", "models", "recipes"},
     "figures": {"figures", "sphere", "metrics", "recipes"},
-    "report": {"report", "figures", "sphere", "metrics", "recipes"},
+    "monitor": {"sphere"},
+    "tables": set(),
+    "report": {"report", "tables", "figures", "sphere", "metrics", "recipes"},
 }
-FREE = {"__init__", "__main__", "cli", "monitor"}
+FREE = {"__init__", "__main__", "cli"}
 
 
 def part_of(path: Path) -> str:

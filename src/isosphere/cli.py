@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 OVERRIDES = {"allow_extra_args": True, "ignore_unknown_options": True}
+LISTS = ("--seeds", "--losses", "--arms")  # options that take several values
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda")]
 
 
@@ -20,7 +21,7 @@ def demo(
     from rich.console import Console
 
     from isosphere.recipes import find
-    from isosphere.report import comparison
+    from isosphere.tables import comparison
     from isosphere.train.reproduce import run_many
 
     changes = {"loop.steps": str(steps)} if steps else {}
@@ -69,12 +70,60 @@ def train(
     if result:
         from rich.console import Console
 
-        from isosphere.report import comparison
+        from isosphere.tables import comparison
 
         Console().print(comparison({folder: result}))
         print(f"run folder: {folder}")
         if isinstance(recipe.data, schema.Folder) and recipe.model.weights is None:
             note(f"{recipe.model.backbone} began from scratch; --model.backbone and --model.weights begin better")
+
+
+def reproduce(
+    context: typer.Context,
+    table: Annotated[str, typer.Argument(help="table2, table3, table8, table9 or rates")],
+    dataset: Annotated[str, typer.Option(help="cub200, cars196, sop or inshop")] = "cub200",
+    losses: Annotated[list[str] | None, typer.Option(help="triplet semihard npair ms; also proxyanchor")] = None,
+    arms: Annotated[list[str] | None, typer.Option(help="none l2reg sec sec-relative sec-ema ...")] = None,
+    seeds: Annotated[list[int] | None, typer.Option(help="of the final runs, default 0; trials have their own")] = None,
+    paper: Annotated[bool, typer.Option("--paper", help="as the authors trained, in place of the fair way")] = False,
+    tune: Annotated[bool, typer.Option(help="table3: choose rates and strengths on held-out training classes")] = True,
+    results: Annotated[Path, typer.Option(help="folder of JSON files; what is there is not run")] = Path("results"),
+    out: Annotated[Path, typer.Option(help="where the run folders go")] = Path("runs"),
+    device: Device = "auto",
+) -> None:
+    """Run a whole table and print mean and spread over seeds: `isosphere reproduce table3 --dataset cub200`.
+
+    Data and compilation are paid once. Every finished run is added to a JSON file in the results folder and is not
+    run again; a broken one is resumed. Fields of all recipes can be changed as in `train`:
+    `--data.root data --data.pack packed --model.weights resnet50_msra.safetensors --loop.compile true`.
+    """
+    from rich.console import Console
+
+    from isosphere.recipes import override
+    from isosphere.recipes.tables import Asked, cells, printed
+    from isosphere.tables import differences_table, printed_table, seeds_table
+    from isosphere.train import reproduce as engine
+
+    changes = {"loop.save_every": "0"} | parse_changes(context.args)
+    asked = Asked(dataset, tuple(losses or ()), tuple(arms or ()), paper)
+    chosen = {
+        cell: {arm: override(recipe, changes) for arm, recipe in its.items()}
+        for cell, its in cells(table, asked).items()
+    }
+    name = f"{table}_{next(iter(chosen)).split('-')[0]}{'_paper' if paper else ''}"
+    tuning = tune and table == "table3" and not paper
+    held = engine.Results(results / f"{name}.json")
+    records = engine.reproduce(chosen, dict.fromkeys(seeds or (0,)), tuning, held, out / name, device)
+    console = Console()
+    console.print(seeds_table(records))
+    if table == "table3":
+        console.print(differences_table(records))
+    alike = "as trained here" if paper else "BN-Inception, its own schedule: not comparable with ours"
+    for cell in chosen:
+        metrics, rows = printed(table, cell)
+        if rows:
+            console.print(printed_table(metrics, rows, f"printed in the paper for {cell} ({alike})"))
+    print(f"results: {held.path}")
 
 
 def evaluate(
@@ -85,7 +134,7 @@ def evaluate(
     """Measure a trained run on its test classes, or on other images."""
     from rich.console import Console
 
-    from isosphere.report import SEEN_NEVER, comparison
+    from isosphere.tables import SEEN_NEVER, comparison
     from isosphere.train.evaluate import load_run, measure_run
 
     title = SEEN_NEVER if data is None else f"all classes of {data}"
@@ -154,13 +203,16 @@ def recipes(
 
 def datasets(
     root: Annotated[Path, typer.Argument(help="the folder that holds the benchmarks")] = Path("data"),
+    get: Annotated[str, typer.Option(help="first download this one (cub200 or sop), check it and unpack it")] = "",
 ) -> None:
     """Which retrieval benchmarks are installed, where, whether complete, and where to get the others."""
     from rich.console import Console
     from rich.table import Table
 
-    from isosphere.data.retrieval import installed
+    from isosphere.data.retrieval import install, installed
 
+    if get:
+        install(get, root)
     table = Table("name", "data set", "state", "folder or source", box=None)
     table.columns[3].overflow = "fold"
     table.columns[0].no_wrap = True
@@ -172,6 +224,7 @@ def datasets(
 COMMANDS = {
     "demo": demo,
     "train": train,
+    "reproduce": reproduce,
     "evaluate": evaluate,
     "embed": embed,
     "inspect": inspect,
@@ -187,9 +240,9 @@ def main() -> None:
         pretty_exceptions_enable=False,
     )  # fmt: skip
     for name, command in COMMANDS.items():
-        app.command(name, context_settings=OVERRIDES if name == "train" else {})(command)
+        app.command(name, context_settings=OVERRIDES if name in ("train", "reproduce") else {})(command)
     try:
-        sys.exit(app(standalone_mode=False))
+        sys.exit(app(spread_lists(sys.argv[1:]), standalone_mode=False))
     except Exception as error:
         if os.environ.get("ISOSPHERE_TRACEBACK"):
             raise
@@ -219,6 +272,18 @@ def exit_code(error: Exception) -> int | None:
 
 def note(text: str) -> None:
     print(f"isosphere: {text}", file=sys.stderr)
+
+
+def spread_lists(words: list[str]) -> list[str]:
+    """["--seeds", "0", "1"] -> ["--seeds", "0", "--seeds", "1"], the form that the command-line library knows."""
+    spread, option = [], ""
+    for word in words:
+        if word.startswith("--"):
+            option = word if word in LISTS else ""
+        elif option and spread[-1] != option:
+            spread.append(option)
+        spread.append(word)
+    return spread
 
 
 def parse_changes(words: list[str]) -> dict[str, str]:

@@ -1,42 +1,19 @@
-"""What is told about runs and embeddings, read from files and results alone."""
+"""What is told about embeddings from any tool, read from files alone."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from rich import box
 from rich.table import Table
+
+from isosphere.tables import columns
 
 if TYPE_CHECKING:
     import torch
 
-CLUSTERING = {"map@r": "MAP@R", "nmi": "NMI", "f1": "F1"}
-NORMS = {"norm_mean": "norm", "norm_variance": "variance"}
-SEEN_NEVER = "test classes, never seen in training; metrics in %"
 SPREAD = 0.05
 """Coefficient of variation under which norms count as equal: one deviation turns a tenth more or less (Eq. 6)."""
-
-
-def comparison(results: Mapping[Path, Mapping[str, Any]], title: str = SEEN_NEVER) -> Table:
-    """A table of runs side by side: test metrics in percent and the norms, from what each result.json holds."""
-    metrics = _columns([result["last"] for result in results.values()])
-    table = Table("run", *metrics.values(), *NORMS.values(), title=title, box=box.SIMPLE, padding=(0, 1, 0, 0))
-    for column in table.columns[1:]:
-        column.justify, column.no_wrap = "right", True
-    for folder, result in results.items():
-        last = result["last"]
-        shown = [f"{100 * last[name]:.1f}" if name in last else "-" for name in metrics]
-        table.add_row(folder.name, *shown, *[f"{last[name]:.3g}" for name in NORMS])
-    if any(result["last"].get("singletons") for result in results.values()):
-        table.caption = "queries without another image of their class count as wrong"
-    return table
-
-
-def _columns(found: list[Mapping[str, float]]) -> dict[str, str]:
-    """The recalls that any of them has, in order, and the other metrics."""
-    recalls = sorted({int(name.split("@")[1]) for one in found for name in one if name.startswith("recall@")})
-    return {f"recall@{k}": f"R@{k}" for k in recalls} | CLUSTERING
 
 
 def inspection(embeddings_file: Path, labels_file: Path) -> Iterator[Table | str]:
@@ -54,7 +31,7 @@ def inspection(embeddings_file: Path, labels_file: Path) -> Iterator[Table | str
     spread = float(lengths.std(correction=0)) / mean if mean else 0.0
 
     size = f"{len(embeddings)} embeddings, {len(labels.unique())} classes"
-    metrics = _columns([found])
+    metrics = columns([found])
     table = Table(*metrics.values(), title=f"{size}; metrics in %")
     table.add_row(*[f"{100 * found[name]:.2f}" for name in metrics])
     yield table

@@ -9,9 +9,11 @@ import pytest
 import torch
 
 import ranks
+from isosphere.metrics import recall_at_k
 from isosphere.recipes import schema
 from isosphere.recipes.losses import Loss
 from isosphere.train import loop
+from isosphere.train.journal import Journal
 from isosphere.train.schedules import lr_factor
 from tiny import tiny_recipe
 
@@ -40,15 +42,34 @@ def test_the_journal_has_every_step_with_lr_and_norms(tmp_path):
         assert line["penalty"] == pytest.approx(recipe.constraint.eta * line["norm_variance"], rel=1e-3)
 
 
-def test_snapshots_hold_norms_and_directions_of_a_fixed_subset(tmp_path):
-    loop.fit(tiny_recipe("rendered", {"loop.snapshot_every": 10, "loop.snapshot_images": 9}), tmp_path / "run", "cpu")
-    files = sorted((tmp_path / "run" / "snapshots").iterdir())
-    assert [file.name for file in files] == ["step-0000010.npz", "step-0000020.npz"]
-    first, second = (np.load(file) for file in files)
-    assert first["directions"].shape == (9, 16) and first["norms"].shape == (9,)
-    np.testing.assert_array_equal(first["indices"], second["indices"])
-    np.testing.assert_allclose(np.linalg.norm(first["directions"].astype(float), axis=1), 1, atol=2e-3)
-    assert not np.allclose(first["directions"], second["directions"])
+def test_snapshots_hold_norms_and_the_angles_turned(tmp_path, monkeypatch):
+    seen = []
+    real = Journal.snapshot
+    monkeypatch.setattr(Journal, "snapshot", lambda self, *found: (seen.append(found), real(self, *found)))
+    changes = {"loop.snapshot_every": 5, "loop.snapshot_images": 9}
+    loop.fit(tiny_recipe("rendered", changes), tmp_path / "run", "cpu")
+    folder = tmp_path / "run" / "snapshots"
+    assert [file.name for file in sorted(folder.glob("*.npz"))] == [f"step-{s:07d}.npz" for s in (0, 5, 10, 15, 20)]
+    assert len(list(folder.glob("*.npy"))) == 2
+    assert "angles" not in np.load(folder / "step-0000000.npz")
+    for (_, _, _, before), (step, indices, lengths, after) in zip(seen, seen[1:], strict=False):
+        held = np.load(folder / f"step-{step:07d}.npz")
+        np.testing.assert_array_equal(held["indices"], indices)
+        np.testing.assert_array_equal(held["norms"], lengths)
+        turned = torch.rad2deg(torch.arccos((before.double() * after.double()).sum(1)))
+        np.testing.assert_allclose(held["angles"], turned, atol=1e-2)
+    loop.fit(tiny_recipe("rendered", changes | {"loop.snapshot_images": 0}), tmp_path / "all", "cpu")
+    assert len(np.load(tmp_path / "all" / "snapshots" / "step-0000020.npz")["angles"]) == 12 * 6
+
+
+def test_the_last_test_embeddings_are_kept(tmp_path):
+    result = loop.fit(tiny_recipe("rendered-sec"), tmp_path / "run", "cpu")
+    held = np.load(tmp_path / "run" / "test_embeddings.npz")
+    embeddings = torch.from_numpy(held["embeddings"].astype(np.float32) * held["scale"])
+    assert float(embeddings.norm(dim=1).mean()) == pytest.approx(result["last"]["norm_mean"], rel=1e-3)
+    assert recall_at_k(embeddings, torch.from_numpy(held["labels"]))[1] == pytest.approx(
+        result["last"]["recall@1"], abs=0.03
+    )
 
 
 def test_tensorboard_gets_the_same_numbers(tmp_path):

@@ -104,7 +104,7 @@ def test_a_checkpoint_of_another_recipe_is_refused(tmp_path):
 def test_changed_images_are_refused(tmp_path):
     fit(tiny_recipe(), tmp_path / "run", "cpu")
     saved = weights(tmp_path / "run")
-    saved["classes"][0], saved["step"] = "another character", 5
+    saved["classes"][0], saved["step"], saved["finished"] = "another character", 5, False
     torch.save(saved, tmp_path / "run" / "checkpoint.pt")
     with pytest.raises(ValueError, match="the images have changed since"):
         fit(tiny_recipe(), tmp_path / "run", "cpu", resume=True)

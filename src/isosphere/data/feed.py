@@ -44,7 +44,9 @@ class Steps(Dataset):
         positions = torch.arange(len(indices), device=device) + self.batches.first
         numbers = uniforms(self.seed, step, positions, self.view.draws if self.view else 0)
         if device is not None:
-            return Batch(self.image_set.batch(indices.to(device), self.view, numbers), labels, indices)
+            # Not waiting for the copy lets the host run ahead of a GPU that is still at the step before.
+            chosen = indices.to(device, non_blocking=True)
+            return Batch(self.image_set.batch(chosen, self.view, numbers), labels, indices)
         images = []
         try:
             for index, its in zip(indices.tolist(), numbers, strict=True):

@@ -83,7 +83,8 @@ def describe(options: Any, prefix: str = "") -> list[tuple[str, str, str, str]]:
 
 
 def _hints(owner: type) -> dict[str, Any]:
-    return typing.get_type_hints(owner)
+    hints = typing.get_type_hints(owner)
+    return {field.name: hints[field.name] for field in dataclasses.fields(owner)}
 
 
 def _choices(kind: Any) -> list[Any]:

@@ -1,112 +1,16 @@
 """What a run is made of: frozen dataclasses with the reason under each field; no torch, so `--help` is instant.
 
 Durations inside a recipe (milestones, ramps) are fractions of training: changing `steps` keeps its shape. The unions
-below, and `Loss` in `losses.py`, are the registry: the command line and the JSON loader in `options.py` read them.
+below, `Data` in `data.py` and `Loss` in `losses.py` are the registry: the command line and the JSON loader in
+`options.py` read them.
 """
 
 from dataclasses import dataclass, field
 from typing import Literal
 
+from isosphere.recipes.checks import at_least, positive
+from isosphere.recipes.data import Benchmark, Cifar, Data, Faces, Folder, Rendered, Unlabelled
 from isosphere.recipes.losses import Loss, MultiSimilarity
-
-
-def _at_least(options: object, least: float, *names: str) -> None:
-    for name in names:
-        value = getattr(options, name)
-        if value is not None and not value >= least:
-            raise ValueError(f"{name} must be at least {least}, not {value}")
-
-
-def _positive(options: object, *names: str) -> None:
-    for name in names:
-        value = getattr(options, name)
-        if value is not None and not value > 0:
-            raise ValueError(f"{name} must be above 0, not {value}")
-
-
-def _shares(scale: tuple[float, float]) -> None:
-    if not 0 < scale[0] <= scale[1] <= 1:
-        raise ValueError(f"scale must be two shares of the area in order, not {scale}")
-
-
-# ---------------------------------------------------------------- data
-
-
-@dataclass(frozen=True)
-class Rendered:
-    """Characters of many scripts drawn from the fonts that matplotlib ships: real work, no download."""
-
-    classes: int = 300
-    """Characters drawn; the first half of the classes trains, the other half is never seen in training."""
-    per_class: int = 16
-    """Images of each character."""
-    size: int = 32
-    """Pixels a side."""
-    seed: int = 0
-    """Chooses the characters and draws the images; not the seed of the run, so that runs share their data."""
-    shift: int = 2
-    """Random shift in training, in pixels."""
-
-    def __post_init__(self) -> None:
-        _at_least(self, 2, "classes")
-        _at_least(self, 1, "per_class", "size")
-        _at_least(self, 0, "seed", "shift")
-
-
-@dataclass(frozen=True)
-class Folder:
-    """Your own images: a folder of class folders, or a CSV of path,label[,split]."""
-
-    root: str = ""
-    """The folder, or the CSV file."""
-    train_fraction: float = 0.5
-    """Share of the classes to train on, in order of name; the rest is for testing. A CSV's split column wins."""
-    size: int = 227
-    """Pixels a side that the network sees (App. B.1)."""
-    shorter: int = 256
-    """Every image is first resized to this shorter side (App. B.1)."""
-    scale: tuple[float, float] = (0.16, 1.0)
-    """Share of the image's area that a training crop covers (App. B.1)."""
-    flip: bool = True
-    """Mirror half of the training crops."""
-    skip_unreadable: bool = False
-    """Train without the files that cannot be decoded, instead of stopping at them."""
-
-    def __post_init__(self) -> None:
-        _at_least(self, 1, "size", "shorter")
-        _shares(self.scale)
-
-
-@dataclass(frozen=True)
-class Benchmark:
-    """A retrieval benchmark of the paper, split by class as in its Table 1."""
-
-    name: Literal["cub200", "cars196", "sop", "inshop"] = "cub200"
-    """CUB-200-2011, Cars196, Stanford Online Products or DeepFashion In-Shop."""
-    root: str = "data"
-    """The folder it is in."""
-    size: int = 227
-    """Pixels a side that the network sees (App. B.1)."""
-    shorter: int = 256
-    """Every image is first resized to this shorter side (App. B.1)."""
-    scale: tuple[float, float] = (0.16, 1.0)
-    """Share of the image's area that a training crop covers (App. B.1)."""
-    flip: bool = True
-    """Mirror half of the training crops."""
-    held_out: int = 0
-    """Train without the last so many training classes and measure on them, so that tuning never sees test classes."""
-    pack: str = ""
-    """Folder for the images decoded once; it lives on the GPU where it fits. Empty: decode in worker processes."""
-    allow_missing: bool = False
-    """Go on with an incomplete copy; what is missing is recorded in the run."""
-
-    def __post_init__(self) -> None:
-        _at_least(self, 1, "size", "shorter")
-        _at_least(self, 0, "held_out")
-        _shares(self.scale)
-
-
-Data = Rendered | Folder | Benchmark
 
 # ---------------------------------------------------------------- the norm constraint
 
@@ -129,7 +33,7 @@ class Constraint:
     """Leave the norms alone and divide the gradient by their mean instead (`balanced_directions`)."""
 
     def __post_init__(self) -> None:
-        _at_least(self, 0, "eta")
+        at_least(self, 0, "eta")
         if not 0 <= self.rho <= 1:
             raise ValueError(f"rho must lie in [0, 1], not {self.rho}")
         if self.relative and self.radius == 0:
@@ -149,15 +53,15 @@ class Model:
     """small_cnn, resnet50_v1 (Caffe form), bn_inception, or any model of timm or torchvision by name."""
     weights: str | None = None
     """A local .safetensors or .pth file for the backbone; none starts from scratch."""
-    head: Literal["bn_fc", "fc", "mlp"] = "bn_fc"
-    """The paper's head is batch norm and a linear layer (App. B.1); mlp is SimCLR's."""
+    head: Literal["bn_fc", "fc", "mlp", "dropout_fc_bn"] = "bn_fc"
+    """For retrieval batch norm and a linear layer (App. B.1); mlp is SimCLR's, dropout_fc_bn ArcFace's."""
     dim: int = 512
     """Length of an embedding."""
     freeze_bn: bool = False
     """Keep the backbone's batch norm as pretrained (App. B.1); the head's always trains."""
 
     def __post_init__(self) -> None:
-        _at_least(self, 1, "dim")
+        at_least(self, 1, "dim")
 
 
 @dataclass(frozen=True)
@@ -175,19 +79,51 @@ class Batches:
 
 
 @dataclass(frozen=True)
+class Shuffled:
+    """Every image once an epoch, in a new order each time."""
+
+    size: int = 256
+    """Images of a batch over all processes."""
+    views: int = 1
+    """How often each stands in the batch, every time seen differently; SimCLR has 2."""
+
+    def __post_init__(self) -> None:
+        at_least(self, 1, "size", "views")
+
+
+Batching = Batches | Shuffled
+
+
+@dataclass(frozen=True)
+class Classes:
+    """How class weights of a softmax head are held and trained; matters from a hundred thousand classes on."""
+
+    shard: bool = False
+    """Each process holds and trains its part of the class weights, exactly as one process would."""
+    rate: float = 1.0
+    """Share of the classes that a step compares with, those of the batch always among them; below 1 needs SGD."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.rate <= 1:
+            raise ValueError(f"rate must be a share of the classes above 0, not {self.rate}")
+
+
+@dataclass(frozen=True)
 class Adam:
     """Adam with coupled weight decay, as the paper's retrieval runs."""
 
     lr: float = 1e-3
-    """Of the head and of class weights."""
+    """Of the head."""
     backbone_lr: float | None = None
     """Of the backbone; none means the same."""
     weight_decay: float = 0.0
     """Not on batch-norm parameters."""
+    class_lr: float | None = None
+    """Of class weights and proxies, which begin from nothing; none means the same."""
 
     def __post_init__(self) -> None:
-        _positive(self, "lr", "backbone_lr")
-        _at_least(self, 0, "weight_decay")
+        positive(self, "lr", "backbone_lr", "class_lr")
+        at_least(self, 0, "weight_decay")
 
 
 @dataclass(frozen=True)
@@ -195,17 +131,19 @@ class SGD:
     """SGD with momentum, as the paper's face and SimCLR runs."""
 
     lr: float = 0.1
-    """Of the head and of class weights."""
+    """Of the head."""
     backbone_lr: float | None = None
     """Of the backbone; none means the same."""
     weight_decay: float = 5e-4
     """Not on batch-norm parameters."""
     momentum: float = 0.9
     """Section 4.1."""
+    class_lr: float | None = None
+    """Of class weights and proxies, which begin from nothing; none means the same."""
 
     def __post_init__(self) -> None:
-        _positive(self, "lr", "backbone_lr")
-        _at_least(self, 0, "weight_decay", "momentum")
+        positive(self, "lr", "backbone_lr", "class_lr")
+        at_least(self, 0, "weight_decay", "momentum")
 
 
 Optimiser = Adam | SGD
@@ -243,12 +181,14 @@ Schedule = Constant | MultiStep | Cosine
 class Loop:
     """How long, how often, how exactly."""
 
+    unit: Literal["steps", "epochs"] = "steps"
+    """What `steps`, `eval_every`, `save_every` and `snapshot_every` count; epochs need batches that are Shuffled."""
     steps: int = 1000
     """Length of training."""
     eval_every: int = 250
     """Steps between two evaluations on the test classes; there is one at the start and one at the end, too."""
     save_every: int = 250
-    """Steps between two checkpoints."""
+    """Steps between two checkpoints, with one at the end; 0 keeps none, unless the run is stopped on its way."""
     log_every: int = 10
     """Steps between two lines of metrics.jsonl."""
     clip: float | None = None
@@ -263,16 +203,19 @@ class Loop:
     workers: int = 2
     """Processes that decode images."""
     snapshot_every: int = 0
-    """Steps between two snapshots of norms and directions of a fixed subset of the training images; 0 is never."""
+    """Steps between two snapshots of a fixed subset of the training images: their norms, and the angles that they
+    turned since the last one; 0 is never."""
     snapshot_images: int = 512
-    """Size of that subset."""
+    """Size of that subset; 0 is all of them."""
+    save_embeddings: bool = True
+    """Keep the last test embeddings, in half precision, for figures."""
     tensorboard: bool = False
     """Write TensorBoard events, too."""
 
     def __post_init__(self) -> None:
-        _at_least(self, 1, "steps", "eval_every", "save_every", "log_every", "snapshot_images")
-        _at_least(self, 0, "workers", "snapshot_every")
-        _positive(self, "clip")
+        at_least(self, 1, "steps", "eval_every", "log_every")
+        at_least(self, 0, "save_every", "workers", "snapshot_every", "snapshot_images")
+        positive(self, "clip")
 
 
 @dataclass(frozen=True)
@@ -285,7 +228,8 @@ class Recipe:
     model: Model = field(default_factory=Model)
     loss: Loss = field(default_factory=MultiSimilarity)
     constraint: Constraint = field(default_factory=Constraint)
-    batches: Batches = field(default_factory=Batches)
+    classes: Classes = field(default_factory=Classes)
+    batches: Batching = field(default_factory=Batches)
     optimiser: Optimiser = field(default_factory=Adam)
     schedule: Schedule = field(default_factory=Constant)
     loop: Loop = field(default_factory=Loop)
@@ -293,4 +237,11 @@ class Recipe:
     """First weights, batches and augmentation."""
 
     def __post_init__(self) -> None:
-        _at_least(self, 0, "seed")
+        at_least(self, 0, "seed")
+
+
+__all__ = [
+    "Adam", "Batches", "Batching", "Benchmark", "Cifar", "Classes", "Constant", "Constraint", "Cosine", "Data", "Faces",
+    "Folder", "Loop", "Loss", "Model", "MultiStep", "Optimiser", "Recipe", "Rendered", "SGD", "Schedule", "Shuffled",
+    "Unlabelled",
+]  # fmt: skip

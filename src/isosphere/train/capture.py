@@ -8,6 +8,16 @@ from torch import Tensor
 Update = Callable[[Tensor, Tensor, Tensor], dict[str, Tensor]]
 
 
+class CompiledView:
+    """A view of images in memory, whose hundreds of small kernels are compiled into a few."""
+
+    def __init__(self, view: Callable[[Tensor, Tensor], Tensor]):
+        self.draws, self.look = view.draws, torch.compile(view.__call__)
+
+    def __call__(self, images: Tensor, numbers: Tensor) -> Tensor:
+        return self.look(images, numbers)
+
+
 class CapturedStep:
     """Replays `update(images, labels, progress)`, captured once with fixed shapes; results live until the next call.
 

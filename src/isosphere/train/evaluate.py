@@ -1,4 +1,4 @@
-"""Embeddings of a whole image set, shared out over the ranks, and the metrics on them."""
+"""Embeddings of a whole image set, shared out over the ranks, and the exam on them; trained runs read back."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -14,10 +14,12 @@ from torch import Tensor, nn
 from isosphere.data.feed import loader
 from isosphere.data.images import ImageSet
 from isosphere.data.samplers import OrderedBatches
-from isosphere.metrics import clustering_metrics, retrieval_metrics
+from isosphere.metrics.faces import mirror_averaged
 from isosphere.recipes import options, schema
 from isosphere.sphere import norms
 from isosphere.train import build, distributed, state
+from isosphere.train.exams import Exam, Images, Retrieval, View
+from isosphere.train.views import build_test_view, build_views, open_images
 
 
 @torch.no_grad()
@@ -30,8 +32,15 @@ def embed(
     batch: int = 256,
     autocast: torch.dtype | None = None,
     tick: Callable[[int], None] = lambda done: None,
+    how: str = "embeddings",
 ) -> Tensor:
-    """Raw embeddings of all images, float32 (N, D) on the device, in order; `tick` hears of each batch."""
+    """Raw embeddings of all images, float32 (N, D) on the device, in order; `tick` hears of each batch.
+
+    `how` may also be "mirrored", averaged over an image and its mirror image, or "features", the backbone's.
+    """
+    forward = {
+        "embeddings": model, "features": getattr(model, "features", None), "mirrored": partial(mirror_averaged, model)
+    }[how]  # fmt: skip
     mine = images.subset(range(distributed.rank(), len(images), distributed.world()))
     batches = OrderedBatches(len(mine), batch)
     training = model.training
@@ -39,30 +48,22 @@ def embed(
     rows = []
     for part in loader(mine, batches, view, range(batches.per_epoch), workers, pin_memory=device.type == "cuda"):
         with torch.autocast(device.type, autocast or torch.bfloat16, enabled=autocast is not None):
-            rows.append(model(part.images.to(device, non_blocking=True)).float())
+            rows.append(forward(part.images.to(device, non_blocking=True)).float())
         tick(len(part.images))
     model.train(training)
     return distributed.gather_rows(torch.cat(rows), len(images))
 
 
-def measure(
-    embeddings: Tensor,
-    labels: Tensor,
-    clustering: bool = True,
-    seed: int = 0,
-    recalls: tuple[int, ...] = (1, 2, 4, 8),
-    is_query: Tensor | None = None,
-) -> dict[str, float]:
-    """Recall@K, MAP@R, R-precision, with `clustering` NMI and F1, as fractions, and the norms' statistics."""
-    if is_query is None:
-        found = retrieval_metrics(embeddings, labels, recalls)
-    else:
-        asks, others = is_query.to(embeddings.device), ~is_query.to(embeddings.device)
-        gallery = embeddings[others], labels[~is_query]
-        found = retrieval_metrics(embeddings[asks], labels[is_query], recalls, *gallery)
-    if clustering:
-        found |= clustering_metrics(embeddings, labels, seed)
-    return found | {name: float(value) for name, value in norm_statistics(norms(embeddings)).items()}
+def take(
+    exam: Exam, embedder: Callable[..., Tensor], final: bool, seed: int
+) -> tuple[dict[str, float], Tensor]:
+    """The exam's metrics on the first rank, as fractions, with the norms' statistics; and the embeddings, on all."""
+    looks = exam.look(embedder, final)
+    embeddings = looks["embeddings"]
+    if distributed.rank() or not bool(embeddings.isfinite().all()):
+        return {}, embeddings
+    statistics = norm_statistics(norms(embeddings))
+    return exam.measure(looks, final, seed) | {name: float(value) for name, value in statistics.items()}, embeddings
 
 
 def norm_statistics(lengths: Tensor) -> dict[str, Tensor]:
@@ -107,32 +108,31 @@ def load_run(folder: Path, device: str = "auto") -> Trained:
 
 
 def measure_run(trained: Trained, root: str | None = None) -> dict[str, float]:
-    """The metrics of a trained run on its own test classes, or on all classes of a folder or CSV."""
+    """The metrics of a trained run in its own exam, or in retrieval among all classes of a folder or CSV."""
     if root is None:
-        views = build.build_data(trained.recipe.data, trained.device)
+        exam = build_views(trained.recipe.data, trained.device).exam
     else:
-        images = build.open_images(root)
+        images = open_images(root)
         if len(images.classes) < 2:
             raise ValueError(f"{root} holds one class only: there is nothing to retrieve among")
-        views = build.Views(images, images, None, build.build_test_view(trained.recipe.data))
-    embeddings = embed_shown(trained, views.test, views.test_view)
-    return measure(embeddings, views.test.labels, True, trained.recipe.seed, views.recalls, views.is_query)
+        exam = Retrieval(images, build_test_view(trained.recipe.data))
+    return take(exam, partial(embed_shown, trained), True, trained.recipe.seed)[0]
 
 
-def embed_shown(trained: Trained, images: build.Images, view: build.View | None) -> Tensor:
+def embed_shown(trained: Trained, images: Images, view: View | None, how: str = "embeddings") -> Tensor:
     """Raw embeddings (N, D) of all images, behind a progress bar."""
     console = Console(stderr=True)
     with Progress(*Progress.get_default_columns(), MofNCompleteColumn(), console=console) as progress:
         bar = progress.add_task("embedding", total=len(images))
         workers, dtype = trained.recipe.loop.workers, half_precision(trained.recipe.loop, trained.device)
         tick = partial(progress.advance, bar)
-        return embed(trained.model, images, view, trained.device, workers, autocast=dtype, tick=tick)
+        return embed(trained.model, images, view, trained.device, workers, autocast=dtype, tick=tick, how=how)
 
 
 def embed_files(trained: Trained, root: str, out: Path) -> list[Path]:
     """Embed a folder's or CSV's images to OUT.npy, OUT.labels.npy and OUT.paths.txt (path and class, a line each)."""
-    images = build.open_images(root, flat=True)
-    embeddings = embed_shown(trained, images, build.build_test_view(trained.recipe.data))
+    images = open_images(root, flat=True)
+    embeddings = embed_shown(trained, images, build_test_view(trained.recipe.data))
     return _write(out, images, embeddings)
 
 

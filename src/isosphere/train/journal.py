@@ -16,19 +16,30 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from isosphere.recipes import options, schema
 
+THUMBNAILS = 2**25  # bytes of test images in memory that are kept for galleries
+LABELS = {"recall@1": "R@1", "map@r": "MAP@R", "accuracy": "accuracy", "knn": "k-NN"}
+
 
 class Journal:
     """Writes a run's folder and shows its progress; a rank other than the first does neither."""
 
-    def __init__(self, folder: Path, recipe: schema.Recipe, device: torch.device, resumed_at: int | None, active: bool):
-        self.folder, self.recipe, self.active = folder, recipe, active
+    def __init__(
+        self,
+        folder: Path,
+        recipe: schema.Recipe,
+        loop: schema.Loop,
+        device: torch.device,
+        resumed_at: int | None,
+        active: bool,
+    ) -> None:
+        self.folder, self.recipe, self.loop, self.active = folder, recipe, loop, active
         self.console = Console(stderr=True, quiet=not active)
         self.events: Any = None
         self.progress = Progress(
             TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
             TimeRemainingColumn(), TextColumn("{task.fields[note]}"), console=self.console, disable=not active,
         )  # fmt: skip
-        self.bar = self.progress.add_task(folder.name, total=recipe.loop.steps, completed=resumed_at or 0, note="")
+        self.bar = self.progress.add_task(folder.name, total=loop.steps, completed=resumed_at or 0, note="")
         if not active:
             return
         folder.mkdir(parents=True, exist_ok=True)
@@ -73,23 +84,52 @@ class Journal:
         self.console.print(text, highlight=False)
 
     def snapshot(self, step: int, indices: torch.Tensor, norms: torch.Tensor, directions: torch.Tensor) -> None:
-        """Norms and directions of a fixed subset of the training images, from which figures are drawn later."""
+        """Norms of a fixed subset of the training images, and the angle in degrees that each turned since the last."""
         if not self.active:
             return
-        (self.folder / "snapshots").mkdir(exist_ok=True)
-        path = self.folder / "snapshots" / f"step-{step:07d}.npz"
-        arrays = {"norms": norms.cpu().numpy(), "directions": directions.half().cpu().numpy()}
-        np.savez_compressed(path, indices=indices.numpy(), **arrays)
+        folder, every = self.folder / "snapshots", self.loop.snapshot_every
+        folder.mkdir(exist_ok=True)
+        arrays = {"indices": indices.numpy(), "norms": norms.cpu().numpy()}
+        now, before = directions.float().cpu().numpy(), folder / f"directions-{step - every:07d}.npy"
+        if before.is_file():
+            # The chord keeps small angles exact, where the arc cosine of a product near 1 does not.
+            chords = np.linalg.norm(now - np.load(before), axis=1)
+            arrays["angles"] = np.degrees(2 * np.arcsin(np.minimum(chords / 2, 1))).astype(np.float32)
+        np.savez_compressed(folder / f"step-{step:07d}.npz", **arrays)
+        np.save(folder / f"directions-{step:07d}.npy", now)
+        # Two are kept, for a run that is resumed from a checkpoint before this snapshot; all would be large.
+        (folder / f"directions-{step - 2 * every:07d}.npy").unlink(missing_ok=True)
+
+    def embeddings(self, embeddings: torch.Tensor, images: Any) -> None:
+        """The last test embeddings in half precision, scaled to a largest component of 1, and which images they are."""
+        if not self.active:
+            return
+        scale = float(embeddings.abs().max().clamp(min=1e-30))
+        arrays = {"embeddings": (embeddings / scale).half().cpu().numpy(), "labels": images.labels.cpu().numpy()}
+        names = np.array(images.classes)
+        np.savez_compressed(self.folder / "test_embeddings.npz", scale=scale, classes=names, **arrays)
+        paths = getattr(images, "images", images).paths
+        if paths is not None:
+            (self.folder / "test_paths.txt").write_text("\n".join(paths) + "\n", encoding="utf-8")
+        elif images.pixels is not None and images.pixels.numel() <= THUMBNAILS:
+            np.savez_compressed(self.folder / "test_thumbnails.npz", pixels=images.pixels.cpu().numpy())
+
+    def examined(self, step: int, headline: str, found: dict[str, float]) -> None:
+        """Tell an evaluation in a line, and its headline beside the bar."""
+        names = [headline, *(name for name in ("map@r",) if name in found)]
+        told = "  ".join(f"{LABELS.get(name, name)} {found[name]:6.2%}" for name in names if name in LABELS)
+        self.advance(step, told.split("  ")[0])
+        self.say(f"step {step:>6}  {told}  norm {found['norm_mean']:.3g} (variance {found['norm_variance']:.3g})")
 
     def tests(self) -> list[dict[str, Any]]:
         """All evaluations so far, also those before a resume."""
         lines = (self.folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
         return [entry for entry in map(json.loads, lines) if entry["kind"] == "test"]
 
-    def result(self, last: dict[str, float], seconds: float, deviation: str = "") -> dict[str, Any]:
+    def result(self, last: dict[str, float], seconds: float, headline: str, deviation: str = "") -> dict[str, Any]:
         """Write and return result.json: the last evaluation, the best (picked on test: an oracle), and the run."""
         tests = self.tests()
-        best = max(tests, key=lambda entry: entry["recall@1"])
+        best = max(tests, key=lambda entry: entry[headline])
         result = {
             "recipe": options.to_dict(self.recipe),
             "last": last,

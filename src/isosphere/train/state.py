@@ -8,15 +8,19 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from isosphere.losses import sharded
 from isosphere.recipes import options, schema
 
 if TYPE_CHECKING:
-    from isosphere.train.loop import Run
+    from isosphere.train.step import Run
 
 CHECKPOINT = "checkpoint.pt"
-FREE_FIELDS = ("claim", "data.root", "data.pack", "model.weights") + tuple(
+FREE_FIELDS = ("claim", "data.root", "data.pack", "data.pairs_root", "data.exclude", "model.weights") + tuple(
     f"loop.{name}"
-    for name in ("eval_every", "save_every", "log_every", "workers", "tensorboard", "snapshot_every", "snapshot_images")
+    for name in (
+        "eval_every", "save_every", "log_every", "workers", "tensorboard", "snapshot_every", "snapshot_images",
+        "save_embeddings",
+    )  # fmt: skip
 )
 """Fields that may differ on resuming: they do not change what is learned, or say where a moved file is."""
 
@@ -71,16 +75,20 @@ def put(module: nn.Module, weights: dict[str, Any]) -> None:
 
 
 def capture(run: "Run") -> dict[str, Any]:
-    """Everything that is needed to go on; batches and augmentation are functions of the step and need nothing."""
+    """Everything that is needed to go on, whole on the first rank, though all must ask for it.
+
+    Batches and augmentation are functions of the step and need nothing.
+    """
     return {
         "recipe": options.to_dict(run.recipe),
         "step": run.step,
+        "finished": run.step == run.loop.steps,
         "seconds": run.seconds + time.monotonic() - run.started,
         "classes": run.views.train.classes,
         "model": run.model.state_dict(),
-        "criterion": run.criterion.state_dict(),
+        "criterion": sharded.whole_state(run.criterion),
         "constraint": {} if run.constraint is None else run.constraint.state_dict(),
-        "optimiser": run.optimiser.state_dict(),
+        "optimiser": sharded.whole_optimiser_state(run.optimiser),
         "random": torch.get_rng_state(),
         "random_cuda": torch.cuda.get_rng_state(run.device) if run.device.type == "cuda" else None,
     }
@@ -91,12 +99,12 @@ def restore(run: "Run", saved: dict[str, Any]) -> None:
     if saved["classes"] != run.views.train.classes:
         raise ValueError("the training classes are not those of the checkpoint: the images have changed since")
     put(run.model, saved["model"])
-    put(run.criterion, saved["criterion"])
+    put(run.criterion, sharded.own_state(run.criterion, saved["criterion"]))
     if run.constraint is not None:
         put(run.constraint, saved["constraint"])
     # How this device runs the optimiser is not the checkpoint's business: it may come from another one.
     own = [{key: group.get(key) for key in ("lr", "fused", "capturable")} for group in run.optimiser.param_groups]
-    run.optimiser.load_state_dict(saved["optimiser"])
+    run.optimiser.load_state_dict(sharded.own_optimiser_state(run.optimiser, saved["optimiser"]))
     for group, settings in zip(run.optimiser.param_groups, own, strict=True):
         group.update(settings)
     run.step, run.seconds = saved["step"], saved["seconds"]

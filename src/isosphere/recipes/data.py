@@ -1,0 +1,163 @@
+"""The data sets as options of a recipe, with the reason for each default; the union at the end is the registry."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from isosphere.recipes.checks import at_least, shares
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """Characters of many scripts drawn from the fonts that matplotlib ships: real work, no download."""
+
+    classes: int = 300
+    """Characters drawn; the first half of the classes trains, the other half is never seen in training."""
+    per_class: int = 16
+    """Images of each character."""
+    size: int = 32
+    """Pixels a side."""
+    seed: int = 0
+    """Chooses the characters and draws the images; not the seed of the run, so that runs share their data."""
+    shift: int = 2
+    """Random shift in training, in pixels."""
+
+    def __post_init__(self) -> None:
+        at_least(self, 2, "classes")
+        at_least(self, 1, "per_class", "size")
+        at_least(self, 0, "seed", "shift")
+
+
+@dataclass(frozen=True)
+class Folder:
+    """Your own images: a folder of class folders, or a CSV of path,label[,split]."""
+
+    root: str = ""
+    """The folder, or the CSV file."""
+    train_fraction: float = 0.5
+    """Share of the classes to train on, in order of name; the rest is for testing. A CSV's split column wins."""
+    size: int = 227
+    """Pixels a side that the network sees (App. B.1)."""
+    shorter: int = 256
+    """Every image is first resized to this shorter side (App. B.1)."""
+    scale: tuple[float, float] = (0.16, 1.0)
+    """Share of the image's area that a training crop covers (App. B.1)."""
+    flip: bool = True
+    """Mirror half of the training crops."""
+    skip_unreadable: bool = False
+    """Train without the files that cannot be decoded, instead of stopping at them."""
+
+    def __post_init__(self) -> None:
+        at_least(self, 1, "size", "shorter")
+        shares(self.scale)
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """A retrieval benchmark of the paper, split by class as in its Table 1."""
+
+    name: Literal["cub200", "cars196", "sop", "inshop"] = "cub200"
+    """CUB-200-2011, Cars196, Stanford Online Products or DeepFashion In-Shop."""
+    root: str = "data"
+    """The folder it is in."""
+    size: int = 227
+    """Pixels a side that the network sees (App. B.1)."""
+    shorter: int = 256
+    """Every image is first resized to this shorter side (App. B.1)."""
+    scale: tuple[float, float] = (0.16, 1.0)
+    """Share of the image's area that a training crop covers (App. B.1)."""
+    flip: bool = True
+    """Mirror half of the training crops."""
+    held_out: int = 0
+    """Train without the last so many training classes and measure on them, so that tuning never sees test classes."""
+    pack: str = ""
+    """Folder for the images decoded once; it lives on the GPU where it fits. Empty: decode in worker processes."""
+    allow_missing: bool = False
+    """Go on with an incomplete copy; what is missing is recorded in the run."""
+
+    def __post_init__(self) -> None:
+        at_least(self, 1, "size", "shorter")
+        at_least(self, 0, "held_out")
+        shares(self.scale)
+
+
+@dataclass(frozen=True)
+class Faces:
+    """People to train on, pairs of photographs to verify, probes to identify among distractors (Section 3.4)."""
+
+    root: str = ""
+    """A folder with a folder for each person, or a RecordIO pair (a .rec beside its .idx, or the folder of both)."""
+    exclude: str = ""
+    """A text file with the names of people to leave out of training, one a line: those of the test sets."""
+    min_images: int = 1
+    """People with fewer images are left out."""
+    align: bool = True
+    """Move faces to ArcFace's template where there are landmarks (a landmarks.txt beside the images, CFP's fiducials);
+    else, and for other sets, a central square is cut out."""
+    fraction: float = 1.0
+    """Share of the shorter side that this square of a training photograph has; 0.52 for LFW's."""
+    pairs: tuple[str, ...] = ("lfw", "agedb_30", "cfp_fp")
+    """Verification sets: lfw, cfp_fp, cfp_ff, agedb_30."""
+    pairs_root: str = ""
+    """The folder with their folders (lfw/, cfp/) or packs (lfw.bin); none is verified if it is empty."""
+    probes: str = ""
+    """Photographs to identify, a folder of people or a CSV of path,label; empty for none."""
+    distractors: tuple[str, ...] = ()
+    """Folders or CSVs of other people, among whom the probes are looked for."""
+    allow_missing: bool = False
+    """Go on with an incomplete set of pairs; what is missing is recorded in the run."""
+
+    size: ClassVar[int] = 112
+
+    def __post_init__(self) -> None:
+        at_least(self, 1, "min_images")
+        shares((self.fraction, 1.0))
+
+
+@dataclass(frozen=True)
+class Cifar:
+    """CIFAR-10 or CIFAR-100, unlabelled for training: two views of an image belong together (App. B.3)."""
+
+    name: Literal["cifar10", "cifar100"] = "cifar10"
+    """The labels serve evaluation alone."""
+    root: str = "data"
+    """The folder with the standard python files, or with train/ and test/ of class folders."""
+    download: bool = False
+    """Fetch the archive if it is not there."""
+    held_out: float = 0.0
+    """Train without this share of the training images and measure on them, so that tuning never sees test images."""
+    scale: tuple[float, float] = (0.2, 1.0)
+    """Share of the image's area that a crop covers."""
+    jitter: tuple[float, float, float, float] = (0.4, 0.4, 0.4, 0.1)
+    """How far brightness, contrast, saturation and hue may go."""
+
+    size: ClassVar[int] = 32
+
+    def __post_init__(self) -> None:
+        shares(self.scale)
+        if not 0 <= self.held_out < 1:
+            raise ValueError(f"held_out must be a share of the images below 1, not {self.held_out}")
+
+
+@dataclass(frozen=True)
+class Unlabelled:
+    """Your own images without labels, or with class folders that serve evaluation alone."""
+
+    root: str = ""
+    """A folder of images, or of class folders; of the latter every fifth image measures and is not trained on."""
+    size: int = 64
+    """Pixels a side that the network sees."""
+    shorter: int = 72
+    """Every image is first resized to this shorter side."""
+    scale: tuple[float, float] = (0.2, 1.0)
+    """Share of the image's area that a crop covers."""
+    jitter: tuple[float, float, float, float] = (0.4, 0.4, 0.4, 0.1)
+    """How far brightness, contrast, saturation and hue may go."""
+    skip_unreadable: bool = False
+    """Train without the files that cannot be decoded, instead of stopping at them."""
+
+    def __post_init__(self) -> None:
+        at_least(self, 1, "size", "shorter")
+        shares(self.scale)
+
+
+Data = Rendered | Folder | Benchmark | Faces | Cifar | Unlabelled

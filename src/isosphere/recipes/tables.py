@@ -1,0 +1,162 @@
+"""The paper's tables, and ours, as runs: cells of arms that differ in one thing, and how every arm is tuned alike.
+
+A cell is a data set and a loss; its arms share head, first weights and batches for a seed. Tuning gives every arm the
+same number of trials, three learning rates by two strengths (of the constraint, or of weight decay where there is
+none), scored on held-out *training* classes with a seed that no final run has.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from isosphere.recipes import published
+from isosphere.recipes.options import RecipeError
+from isosphere.recipes.retrieval import LOSSES, RETRIEVAL
+from isosphere.recipes.schema import Constraint, Recipe
+
+Cells = dict[str, dict[str, Recipe]]
+
+ARMS = ("none", "l2reg", "sec", "sec-ema", "sec-relative", "sec-initial", "balanced")
+DEFAULT_ARMS = ("none", "l2reg", "sec", "sec-relative")
+PAPERS_LOSSES = tuple(loss for loss in LOSSES if loss != "proxyanchor")
+
+TRIAL_LRS = (1.25e-5, 2.5e-5, 5e-5)
+"""Of the head; the backbone keeps its share of Table 6. They span what Table 6 has for CUB and Cars196 with
+multi-similarity, and twice to ten times its rates for the other losses, which there train five times as long."""
+TRIAL_STRENGTHS = {"none": (5e-4, 2.5e-3), "sec": (0.1, 0.5), "sec-relative": (2.0, 10.0)}
+"""Weight decay without a constraint (the second is the authors'), else eta; arms that are not here take SEC's rates."""
+TRIAL_STEPS, TRIAL_CLASSES, TRIAL_SEED = 800, 20, 100
+
+SWEPT_LRS = (1.25e-5, 2.5e-5, 5e-5, 1e-4, 2e-4)
+SWEPT_ARMS = {
+    "none": Constraint(),
+    "sec": Constraint(eta=0.25),
+    "sec-relative": Constraint(eta=10.0, relative=True),
+    "balanced": Constraint(balanced=True),
+}
+"""Strengths chosen once at 5e-5 on held-out training classes (`results/cub200_ms_eta_tuning.json`)."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What of a table to run."""
+
+    dataset: str = "cub200"
+    losses: tuple[str, ...] = ()
+    arms: tuple[str, ...] = ()
+    paper: bool = False  # as the authors trained, not the fair comparison
+
+
+def cells(table: str, asked: Asked) -> Cells:
+    """The cells of a table, each with its arms' recipes in the order in which they are printed."""
+    if table not in TABLES:
+        raise RecipeError(f"no table {table!r}; there are {', '.join(TABLES)}")
+    return TABLES[table][1](asked)
+
+
+def trials(arm: str, recipe: Recipe) -> list[Recipe]:
+    """The trials of an arm; none where it takes another arm's learning rate."""
+    if arm not in TRIAL_STRENGTHS:
+        return []
+    share = recipe.optimiser.backbone_lr / recipe.optimiser.lr
+    made = []
+    for lr in TRIAL_LRS:
+        for strength in TRIAL_STRENGTHS[arm]:
+            optimiser, constraint = replace(recipe.optimiser, lr=lr, backbone_lr=lr * share), recipe.constraint
+            if arm == "none":
+                optimiser = replace(optimiser, weight_decay=strength)
+            else:
+                constraint = replace(constraint, eta=strength)
+            data = replace(recipe.data, held_out=TRIAL_CLASSES)
+            steps = min(TRIAL_STEPS, recipe.loop.steps)
+            loop = replace(recipe.loop, steps=steps, eval_every=steps)
+            made.append(
+                replace(recipe, data=data, optimiser=optimiser, constraint=constraint, loop=loop, seed=TRIAL_SEED)
+            )
+    return made
+
+
+def tuned(recipe: Recipe, best: Recipe, own: bool = True) -> Recipe:
+    """The recipe with the learning rate of the best trial and, if the trial was its own, all that was tuned."""
+    if own:
+        return replace(recipe, optimiser=best.optimiser, constraint=best.constraint)
+    lr, backbone_lr = best.optimiser.lr, best.optimiser.backbone_lr
+    return replace(recipe, optimiser=replace(recipe.optimiser, lr=lr, backbone_lr=backbone_lr))
+
+
+# ---------------------------------------------------------------- the tables
+
+
+def _retrieval(asked: Asked) -> Cells:
+    """Tables 3 and 10."""
+    _known("data set", [asked.dataset], published.ITERATIONS)
+    _known("loss", asked.losses, PAPERS_LOSSES if asked.paper else LOSSES)
+    _known("arm", asked.arms, ARMS)
+    found = {}
+    for loss in asked.losses or PAPERS_LOSSES:
+        cell = f"{asked.dataset}-{loss}"
+        names = {arm: cell + ("" if arm == "none" else f"-{arm}") for arm in asked.arms or DEFAULT_ARMS}
+        found[cell] = {arm: RETRIEVAL[f"paper-{name}" if asked.paper else name] for arm, name in names.items()}
+    return found
+
+
+def _ablation(marks: tuple[str, ...]) -> Cells:
+    """Tables 2, 8 and 9: the recipes of Cars196 with the triplet loss whose suffix begins so, beside the baseline."""
+
+    def build(asked: Asked) -> Cells:
+        cell = f"{'paper-' if asked.paper else ''}cars196-triplet"
+        names = [name for name in RETRIEVAL if name.startswith(tuple(f"{cell}-{mark}" for mark in marks))]
+        arms = {"none": RETRIEVAL[cell]} | {name.removeprefix(f"{cell}-"): RETRIEVAL[name] for name in names}
+        return {"cars196-triplet": arms}
+
+    return build
+
+
+def _rates(asked: Asked) -> Cells:
+    """R@1 against the learning rate, of the head and with it of the backbone; every rate is a cell."""
+    _known("data set", [asked.dataset], published.ITERATIONS)
+    _known("arm", asked.arms, SWEPT_ARMS)
+    found = {}
+    for loss in asked.losses or ("ms",):
+        recipe = RETRIEVAL[f"{asked.dataset}-{loss}"]
+        share = recipe.optimiser.backbone_lr / recipe.optimiser.lr
+        for lr in SWEPT_LRS:
+            optimiser = replace(recipe.optimiser, lr=lr, backbone_lr=lr * share)
+            found[f"{asked.dataset}-{loss}-lr{lr:g}"] = {
+                arm: replace(recipe, optimiser=optimiser, constraint=SWEPT_ARMS[arm])
+                for arm in asked.arms or SWEPT_ARMS
+            }
+    return found
+
+
+def _known(what: str, given: Iterable[str], known: Iterable[str]) -> None:
+    for name in given:
+        if name not in known:
+            raise RecipeError(f"no {what} {name!r} in this table; there are {', '.join(known)}")
+
+
+TABLES = {
+    "table2": ("eta of SEC and of relative SEC, triplet loss on Cars196", _ablation(("eta", "sec-relative-eta"))),
+    "table3": ("retrieval, four losses without and with a constraint (also Table 10)", _retrieval),
+    "table8": ("eta of L2-reg, triplet loss on Cars196", _ablation(("l2reg-eta",))),
+    "table9": ("rho of SEC-EMA, triplet loss on Cars196", _ablation(("rho",))),
+    "rates": ("R@1 against learning rate: is SEC more than a larger angular step?", _rates),
+}
+"""Name -> what it is, and its cells."""
+
+
+def printed(table: str, cell: str) -> tuple[tuple[str, ...], dict[str, tuple[float, ...]]]:
+    """The metrics and, by arm, the numbers that the paper printed for a cell, in percent; empty where it has none."""
+    if table == "table3" and tuple(cell.rsplit("-", 1)) in published.RETRIEVAL_RESULTS:
+        dataset, loss = cell.rsplit("-", 1)
+        return published.RETRIEVAL_METRICS[dataset], published.RETRIEVAL_RESULTS[dataset, loss]
+    if table == "table2":
+        rows = {f"eta{eta}" if eta else "none": row for eta, row in published.SEC_ABLATION.items()}
+        return published.RETRIEVAL_METRICS["cars196"], rows
+    if table == "table8":
+        rows = {f"l2reg-eta{eta:.0e}".replace("e-0", "e-") if eta else "none": row
+                for eta, row in published.L2REG_ABLATION.items()}  # fmt: skip
+        return published.L2REG_METRICS, rows
+    if table == "table9":
+        rows = {f"rho{rho}" if rho else "none": row[:3] for rho, row in published.RHO_ABLATION.items()}
+        return published.RHO_METRICS[:3], rows
+    return (), {}

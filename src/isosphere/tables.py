@@ -1,0 +1,139 @@
+"""Tables of runs: side by side, over seeds, and the pooled differences between arms; from what result files hold."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich import box
+from rich.table import Table
+
+OTHERS = {"map@r": "MAP@R", "nmi": "NMI", "f1": "F1"}
+NORMS = {"norm_mean": "norm", "norm_variance": "variance"}
+SEEN_NEVER = "test classes, never seen in training; metrics in %"
+Records = list[dict[str, Any]]  # each with cell, arm, seed and last
+
+
+def comparison(results: Mapping[Path, Mapping[str, Any]], title: str = SEEN_NEVER) -> Table:
+    """A table of runs side by side: test metrics in percent and the norms, from what each result.json holds."""
+    metrics = columns([result["last"] for result in results.values()])
+    table = Table("run", *metrics.values(), *NORMS.values(), title=title, box=box.SIMPLE, padding=(0, 1, 0, 0))
+    for column in table.columns[1:]:
+        column.justify, column.no_wrap = "right", True
+    for folder, result in results.items():
+        last = result["last"]
+        shown = [f"{100 * last[name]:.1f}" if name in last else "-" for name in metrics]
+        table.add_row(folder.name, *shown, *[f"{last[name]:.3g}" for name in NORMS])
+    if any(result["last"].get("singletons") for result in results.values()):
+        table.caption = "queries without another image of their class count as wrong"
+    return table
+
+
+def columns(found: list[Mapping[str, float]]) -> dict[str, str]:
+    """The recalls that any of them has, in order, and the other metrics."""
+    recalls = sorted({int(name.split("@")[1]) for one in found for name in one if name.startswith("recall@")})
+    return {f"recall@{k}": f"R@{k}" for k in recalls} | OTHERS
+
+
+# ---------------------------------------------------------------- over seeds
+
+
+def seeds_table(records: Records, title: str = SEEN_NEVER) -> Table:
+    """Mean and standard deviation over the seeds of every arm of every cell, in percent, of the last checkpoints."""
+    metrics = {"recall@1": "R@1"} | OTHERS
+    table = Table("cell", "arm", "seeds", *metrics.values(), "norm", title=title, box=box.SIMPLE, padding=(0, 1, 0, 0))
+    for number, column in enumerate(table.columns):
+        column.justify, column.no_wrap = "right" if number > 1 else "left", True
+    before = None
+    for (cell, arm), found in _grouped(records).items():
+        whole = [record["last"] for record in found if record["last"]]
+        shown = [spread([100 * last[name] for last in whole if name in last]) for name in metrics]
+        norm = f"{np.mean([last['norm_mean'] for last in whole]):.3g}" if whole else "-"
+        diverged = f" ({len(found) - len(whole)} diverged)" if len(whole) < len(found) else ""
+        table.add_row("" if cell == before else cell, arm, f"{len(whole)}{diverged}", *shown, norm)
+        before = cell
+    return table
+
+
+def spread(values: list[float]) -> str:
+    """Mean ± standard deviation, the mean alone for one value."""
+    if not values:
+        return "-"
+    mean = f"{np.mean(values):.1f}"
+    return f"{mean} ± {np.std(values, ddof=1):.1f}" if len(values) > 1 else mean
+
+
+def printed_table(metrics: Iterable[str], rows: Mapping[str, Iterable[float]], title: str) -> Table:
+    """What the paper printed, in percent, as it stands there."""
+    table = Table("arm", *metrics, title=title, box=box.SIMPLE, padding=(0, 1, 0, 0))
+    for arm, values in rows.items():
+        table.add_row(arm, *[f"{value:.2f}" for value in values])
+    return table
+
+
+def _grouped(records: Records) -> dict[tuple[str, str], Records]:
+    groups: dict[tuple[str, str], Records] = {}
+    cells = list(dict.fromkeys(record["cell"] for record in records))
+    for record in sorted(records, key=lambda record: cells.index(record["cell"])):
+        groups.setdefault((record["cell"], record["arm"]), []).append(record)
+    return groups
+
+
+# ---------------------------------------------------------------- over cells
+
+
+@dataclass(frozen=True)
+class Difference:
+    """An arm less another: the mean over cells, its 95 % interval, and in how many cells it is above zero."""
+
+    arm: str
+    than: str
+    mean: float
+    low: float
+    high: float
+    positive: int
+    cells: int
+    pairs: int
+
+
+def pooled(records: Records, metric: str, arm: str, than: str, resamples: int = 10_000) -> Difference | None:
+    """The paired difference by seed within each cell, pooled over cells; None where no pair exists.
+
+    The interval is a bootstrap that draws cells and, within each, seeds, both with replacement.
+    """
+    values = {(r["cell"], r["arm"], r["seed"]): r["last"][metric] for r in records if metric in r["last"]}
+    cells: dict[str, list[float]] = {}
+    for (cell, name, seed), value in values.items():
+        if name == arm and (cell, than, seed) in values:
+            cells.setdefault(cell, []).append(value - values[cell, than, seed])
+    if not cells:
+        return None
+    means = [float(np.mean(found)) for found in cells.values()]
+    generator = np.random.default_rng(0)
+    drawn = np.stack(
+        [generator.choice(found, (resamples, len(cells), len(found))).mean(2) for found in cells.values()], axis=2
+    )  # (resamples, draw, cell): a fresh draw of each cell's seeds for every draw of a cell
+    picks = generator.integers(len(cells), size=(resamples, len(cells)))
+    low, high = np.quantile(np.take_along_axis(drawn, picks[..., None], 2).mean((1, 2)), (0.025, 0.975))
+    positive, pairs = sum(mean > 0 for mean in means), sum(map(len, cells.values()))
+    return Difference(arm, than, float(np.mean(means)), float(low), float(high), positive, len(cells), pairs)
+
+
+def differences_table(records: Records, metrics: Iterable[str] = ("recall@1", "map@r")) -> Table:
+    """All arms against no constraint, and relative SEC against SEC, pooled over cells, in points."""
+    arms = list(dict.fromkeys(record["arm"] for record in records))
+    compared = [(arm, "none") for arm in arms if arm != "none"]
+    if {"sec", "sec-relative"} <= set(arms):
+        compared.append(("sec-relative", "sec"))
+    title = "paired differences in points: mean over cells, 95 % bootstrap interval over cells and seeds"
+    table = Table("difference", "metric", "mean", "interval", "cells above 0", "pairs", title=title, box=box.SIMPLE)
+    for arm, than in compared:
+        for metric in metrics:
+            found = pooled(records, metric, arm, than)
+            if found is not None:
+                mean, low, high = (f"{100 * value:+.1f}" for value in (found.mean, found.low, found.high))
+                name = columns([{metric: 0.0}])[metric]
+                cells = f"{found.positive} of {found.cells}"
+                table.add_row(f"{arm} - {than}", name, mean, f"{low} to {high}", cells, str(found.pairs))
+    return table

@@ -1,0 +1,154 @@
+"""What a run is examined on: retrieval among unseen classes, verification of faces, frozen features.
+
+An exam is taken in two parts. `look` embeds what it needs, which all ranks share out; `measure` makes metrics of that
+on one of them. `headline` is the metric by which a run is told in a line.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from isosphere.data.faces import Pairs
+from isosphere.data.images import ImageSet
+from isosphere.data.packed import PackedSet
+from isosphere.metrics import clustering_metrics, retrieval_metrics
+from isosphere.metrics.faces import (
+    auc,
+    distractors_ahead,
+    norm_and_errors,
+    pair_cosines,
+    verification,
+    wrong_pairs,
+)
+from isosphere.metrics.probe import knn_accuracy, linear_probe
+from isosphere.sphere import norms
+
+Images = ImageSet | PackedSet
+View = Callable[[Tensor, Tensor], Tensor]
+Embed = Callable[..., Tensor]  # (images, view, how="embeddings" | "mirrored" | "features") -> (N, D)
+Looks = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Retrieval:
+    """Recall@K, MAP@R, and at the end NMI and F1, of images whose classes were not trained on."""
+
+    images: Images
+    view: View | None
+    is_query: Tensor | None = None  # which images ask, where the others are a gallery of their own
+    recalls: tuple[int, ...] = (1, 2, 4, 8)
+    headline: ClassVar[str] = "recall@1"
+
+    def look(self, embed: Embed, final: bool) -> Looks:
+        return {"embeddings": embed(self.images, self.view)}
+
+    def measure(self, looks: Looks, final: bool, seed: int) -> dict[str, float]:
+        embeddings, labels = looks["embeddings"], self.images.labels
+        if self.is_query is None:
+            found = retrieval_metrics(embeddings, labels, self.recalls)
+        else:
+            asks, others = self.is_query.to(embeddings.device), ~self.is_query.to(embeddings.device)
+            gallery = embeddings[others], labels[~self.is_query]
+            found = retrieval_metrics(embeddings[asks], labels[self.is_query], self.recalls, *gallery)
+        return found | clustering_metrics(embeddings, labels, seed) if final else found
+
+
+@dataclass(frozen=True)
+class Faces:
+    """Verification of each set of pairs; at the end also identification, and how well a low norm foretells an error.
+
+    `accuracy` is the mean over the sets. Embeddings are averaged over a face and its mirror image.
+    """
+
+    pairs: tuple[Pairs, ...]
+    probes: ImageSet | None = None
+    distractors: ImageSet | None = None
+    headline: ClassVar[str] = "accuracy"
+
+    @property
+    def images(self) -> ImageSet:
+        """The first set's."""
+        return self.pairs[0].images
+
+    def look(self, embed: Embed, final: bool) -> Looks:
+        sets = {id(pairs.images): pairs.images for pairs in self.pairs}  # CFP's two protocols share theirs
+        seen = {key: embed(images, None, "mirrored") for key, images in sets.items()}
+        looks = {pairs.name: seen[id(pairs.images)] for pairs in self.pairs}
+        if final and self.probes is not None and self.distractors is not None:
+            looks |= {name: embed(getattr(self, name), None, "mirrored") for name in ("probes", "distractors")}
+        return looks | {"embeddings": next(iter(looks.values()))}
+
+    def measure(self, looks: Looks, final: bool, seed: int) -> dict[str, float]:
+        found = {}
+        for pairs in self.pairs:
+            embeddings = looks[pairs.name]
+            left, right = embeddings[pairs.left.to(embeddings.device)], embeddings[pairs.right.to(embeddings.device)]
+            found[pairs.name] = verification(left, right, pairs.same, pairs.fold)["accuracy"]
+            if final:
+                cosines = pair_cosines(left, right)
+                wrong, _ = wrong_pairs(cosines, pairs.same, pairs.fold)
+                lower = torch.minimum(norms(left), norms(right))
+                found[f"{pairs.name}_auc"] = auc(cosines, pairs.same)
+                found |= _foretold(pairs.name, lower, wrong)
+        found = {"accuracy": sum(found[pairs.name] for pairs in self.pairs) / len(self.pairs)} | found
+        return found | self._identified(looks, seed) if "probes" in looks else found
+
+    def _identified(self, looks: Looks, seed: int) -> dict[str, float]:
+        probes, distractors = looks["probes"], looks["distractors"]
+        counts = [10**power for power in range(3, 7) if 10**power < len(distractors)] + [len(distractors)]
+        labels = self.probes.labels.to(probes.device)
+        rows, _, ahead = distractors_ahead(probes, labels, distractors, counts, 1, seed=seed)
+        found = {f"rank1@{count}": float((ahead[count] == 0).double().mean()) for count in counts}
+        return found | _foretold("rank1", norms(probes)[rows], ahead[counts[-1]] > 0)
+
+
+def _foretold(name: str, lengths: Tensor, wrong: Tensor) -> dict[str, float]:
+    """How well a low norm foretells an error; nothing where there is none to foretell."""
+    auroc = norm_and_errors(lengths, wrong)["auroc"]
+    return {} if auroc is None else {f"{name}_norm_auroc": auroc}
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """Weighted k-NN of the backbone's frozen features; at the end also the linear probe of App. B.3."""
+
+    train: Images
+    images: Images
+    view: View | None
+    neighbours: int = 200
+    headline: ClassVar[str] = "knn"
+
+    def look(self, embed: Embed, final: bool) -> Looks:
+        looks = {"train": embed(self.train, self.view, "features"), "test": embed(self.images, self.view, "features")}
+        return looks | {"embeddings": embed(self.images, self.view)}
+
+    def measure(self, looks: Looks, final: bool, seed: int) -> dict[str, float]:
+        device = looks["train"].device
+        labels = self.train.labels.to(device), self.images.labels.to(device)
+        known = looks["train"], labels[0], looks["test"], labels[1]
+        found = {"knn": knn_accuracy(*known, k=min(self.neighbours, len(labels[0])))["top1"]}
+        if final:
+            (probe,) = linear_probe(*known, seed=seed).values()
+            found |= {f"probe_{name}": probe[name] for name in ("top1", "top5", "best_top1")}
+        return found
+
+
+@dataclass(frozen=True)
+class Unexamined:
+    """Images without labels: nothing can be measured but the norms."""
+
+    images: Images
+    view: View | None
+    headline: ClassVar[str] = "norm_mean"
+
+    def look(self, embed: Embed, final: bool) -> Looks:
+        return {"embeddings": embed(self.images, self.view)}
+
+    def measure(self, looks: Looks, final: bool, seed: int) -> dict[str, float]:
+        return {}
+
+
+Exam = Retrieval | Faces | Frozen | Unexamined

@@ -1,0 +1,92 @@
+"""A run's state, and the work of one step."""
+
+import contextlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from isosphere.data.samplers import ClassBatches, ShuffledBatches
+from isosphere.losses.norms import SEC, balanced_directions
+from isosphere.losses.slopes import NotFinite
+from isosphere.models.embedder import Embedder
+from isosphere.recipes import schema
+from isosphere.sphere import norms
+from isosphere.train import distributed, evaluate
+from isosphere.train.schedules import lr_factor
+from isosphere.train.stopping import stop_diverged
+from isosphere.train.views import Views
+
+
+@dataclass
+class Run:
+    """All that changes while a run trains."""
+
+    recipe: schema.Recipe
+    device: torch.device
+    loop: schema.Loop  # the recipe's, in steps
+    views: Views
+    batches: ClassBatches | ShuffledBatches
+    model: Embedder
+    network: nn.Module  # the model, wrapped by DDP where there are several processes
+    criterion: nn.Module
+    constraint: SEC | None
+    optimiser: torch.optim.Optimizer
+    bad_step: Tensor  # the first step with a non-finite loss, else -1; on the device
+    step: int = 0
+    seconds: float = 0.0  # spent before the last resume
+    started: float = field(default_factory=time.monotonic)
+    update: Callable[..., dict[str, Tensor]] = lambda *batch: {}
+
+
+def train_step(run: Run, images: Tensor, labels: Tensor) -> dict[str, Tensor]:
+    """One step on this rank's part of the global batch; returns what is logged, as 0-d tensors on the device."""
+    progress = run.step / run.loop.steps
+    factor = lr_factor(run.recipe.schedule, progress)
+    for group in run.optimiser.param_groups:
+        if isinstance(group["lr"], Tensor):  # a captured step reads it from the device
+            group["lr"].fill_(group["first_lr"] * factor)
+        else:
+            group["lr"] = group["first_lr"] * factor
+    found = run.update(images.to(run.device, non_blocking=True), labels.to(run.device, non_blocking=True), progress)
+    first_bad = (run.bad_step < 0) & ~found["loss"].isfinite()
+    run.bad_step = torch.where(first_bad, run.step + 1, run.bad_step)
+    return found
+
+
+def update(run: Run, images: Tensor, labels: Tensor, progress: Tensor | float) -> dict[str, Tensor]:
+    """The work of a step on the device, without reading a value from it."""
+    # ---- forward: local images -> raw embeddings of all ranks
+    with autocast(run.recipe.loop, run.device):
+        local = run.network(images)
+    embeddings, labels = distributed.gather(local, labels)
+
+    # ---- criterion and constraint, in float32
+    inputs = balanced_directions(embeddings) if run.recipe.constraint.balanced else embeddings
+    try:
+        metric = run.criterion(inputs, labels)
+    except NotFinite as error:  # on CPU; elsewhere the loss is NaN, and is looked at when something is written
+        stop_diverged(run.step + 1, str(error), evaluate.norm_statistics(norms(embeddings.detach())))
+    penalty = metric.new_zeros(()) if run.constraint is None else run.constraint(embeddings, progress=progress)
+    loss = metric + penalty
+
+    # ---- backward and update
+    run.optimiser.zero_grad(set_to_none=True)
+    loss.backward()
+    distributed.average_gradients(list(run.criterion.parameters()))
+    if run.recipe.loop.clip is not None:
+        everything = [p for group in run.optimiser.param_groups for p in group["params"]]
+        distributed.clip_gradients(everything, run.recipe.loop.clip)
+    run.optimiser.step()
+    values = {"loss": loss, "metric": metric, "penalty": penalty}
+    with torch.no_grad():
+        statistics = evaluate.norm_statistics(norms(embeddings))
+    return {name: value.detach() for name, value in (values | statistics).items()}
+
+
+def autocast(loop: schema.Loop, device: torch.device) -> contextlib.AbstractContextManager:
+    """bfloat16 autocast where the recipe asks for it and the device has it."""
+    dtype = evaluate.half_precision(loop, device)
+    return torch.autocast(device.type, dtype) if dtype is not None else contextlib.nullcontext()

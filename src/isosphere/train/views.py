@@ -1,0 +1,185 @@
+"""From a recipe's data to pixels: the images to train on, how they are seen, and the exam."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from dataclasses import replace as changed
+from pathlib import Path
+
+import torch
+
+from isosphere.data import alignment, cifar, faces, retrieval
+from isosphere.data.images import ImageSet, readable_images, split_classes
+from isosphere.data.packed import PackedSet, pack
+from isosphere.data.transforms import ShiftView, TestView, TrainView
+from isosphere.data.two_views import ContrastiveView
+from isosphere.recipes import schema
+from isosphere.train import exams
+from isosphere.train.exams import Exam, Images, View
+
+RECALLS = {
+    "cub200": (1, 2, 4, 8),
+    "cars196": (1, 2, 4, 8),
+    "sop": (1, 10, 100, 1000),
+    "inshop": (1, 10, 20, 30, 40, 50),
+}
+FIFTH = 5  # of one's own class folders every fifth image measures
+
+
+@dataclass(frozen=True)
+class Views:
+    """Training images with what is done to their pixels, and the exam; a view of None leaves pixels alone."""
+
+    train: Images
+    train_view: View | None
+    test_view: View | None
+    exam: Exam
+    deviation: str = ""  # how a benchmark's copy differs from the original
+    unlabelled: bool = False  # an image is its own class, of which a batch has several views
+
+
+def build_views(data: schema.Data, device: torch.device) -> Views:
+    """Open the data set and split it, so that nothing that is measured on was trained on."""
+    makers = {
+        schema.Rendered: _rendered,
+        schema.Folder: _folder,
+        schema.Benchmark: _benchmark,
+        schema.Faces: _faces,
+        schema.Cifar: _cifar,
+        schema.Unlabelled: _unlabelled,
+    }
+    return makers[type(data)](data, device)
+
+
+def build_test_view(data: schema.Data) -> View | None:
+    """What an image file goes through before a model that was trained on this data."""
+    if isinstance(data, schema.Faces):
+        return alignment.WHOLE
+    return TestView(data.size, getattr(data, "shorter", data.size))
+
+
+def open_images(root: str, flat: bool = False) -> ImageSet:
+    """A folder of class folders, or a CSV of path,label[,split]; with `flat` also a folder of images alone."""
+    if not root:
+        raise ValueError("data.root is empty: name a folder of class folders (./photos if it has that name) or a CSV")
+    path = Path(root)
+    if not path.exists():
+        raise FileNotFoundError(f"no such folder or file: {root}")
+    if path.is_file():
+        return ImageSet.csv(path)
+    if flat and not any(entry.is_dir() for entry in path.iterdir()):
+        return ImageSet.flat(path)
+    return ImageSet.folder(path)
+
+
+# ---------------------------------------------------------------- retrieval
+
+
+def _rendered(data: schema.Rendered, device: torch.device) -> Views:
+    from isosphere.data.rendered import rendered
+
+    train, test = split_classes(rendered(data.classes, data.per_class, data.seed, data.size))
+    return Views(train, ShiftView(data.shift) if data.shift else None, None, exams.Retrieval(test, None))
+
+
+def _folder(data: schema.Folder, device: torch.device) -> Views:
+    images = readable_images(open_images(data.root), data.skip_unreadable)
+    train, test = split_classes(images, data.train_fraction)
+    train_view = TrainView(data.size, data.shorter, data.scale, flip=data.flip)
+    return Views(train, train_view, build_test_view(data), exams.Retrieval(test, build_test_view(data)))
+
+
+def _benchmark(data: schema.Benchmark, device: torch.device) -> Views:
+    benchmark = retrieval.load(data.name, data.root, data.allow_missing)
+    train, test, is_query = benchmark.train, benchmark.test, benchmark.is_query
+    if data.pack:
+        train = _packed(train, f"{data.name}-train", data, device)
+        test = test if data.held_out else _packed(test, f"{data.name}-test", data, device)
+    if data.held_out:
+        is_query, kept = None, len(train.classes) - data.held_out
+        train, test = train.of_classes(range(kept)), train.of_classes(range(kept, len(train.classes)))
+    train_view = TrainView(data.size, data.shorter, data.scale, flip=data.flip)
+    exam = exams.Retrieval(test, build_test_view(data), is_query, RECALLS[data.name])
+    return Views(train, train_view, build_test_view(data), exam, benchmark.deviation)
+
+
+def _packed(images: ImageSet, name: str, data: schema.Benchmark, device: torch.device) -> PackedSet:
+    store = pack(images, Path(data.pack) / f"{name}-{data.shorter}", data.shorter)
+    return store.to(device) if store.fits(device) else store
+
+
+# ---------------------------------------------------------------- faces
+
+
+def _faces(data: schema.Faces, device: torch.device) -> Views:
+    if not data.root:
+        raise ValueError("data.root is empty: name a folder of people's folders, or a .rec beside its .idx")
+    if not data.pairs_root:
+        raise ValueError("data.pairs_root is empty: name the folder of the verification sets (lfw/, cfp/ or lfw.bin)")
+    exclude = Path(data.exclude).read_text(encoding="utf-8").splitlines() if data.exclude else ()
+    train = faces.identities(data.root, filter(None, map(str.strip, exclude)), data.min_images)
+    view = changed(alignment.FaceView(), fraction=data.fraction) if data.fraction < 1 else alignment.WHOLE
+    train = _framed([(train, Path(data.root), view)], data.align, device)
+    pairs, framed = [], {}
+    for name in data.pairs:
+        found = faces.verification(name, data.pairs_root, data.allow_missing)
+        key = tuple(found.images.paths or (name,))
+        if key not in framed:  # CFP's two protocols are of the same images
+            framed[key] = _framed([(found.images, found.home, found.view)], data.align, device)
+        pairs.append(changed(found, images=framed[key]))
+    deviation = "; ".join(filter(None, (one.deviation for one in pairs)))
+    sets = [[data.probes] if data.probes else [], data.distractors]
+    probes, others = (
+        _framed([(open_images(root, flat=True), Path(root), alignment.WHOLE) for root in roots], data.align, device)
+        if roots else None
+        for roots in sets
+    )  # fmt: skip
+    return Views(train, faces.FlipView(), None, exams.Faces(tuple(pairs), probes, others), deviation)
+
+
+def _framed(
+    sources: Iterable[tuple[ImageSet, Path, alignment.FaceView]], align: bool, device: torch.device
+) -> ImageSet:
+    """All faces of these sets in their frames, in memory on the device; labels of several sets count on."""
+    parts = []
+    for images, home, view in sources:
+        landmarks = alignment.landmarks_of(images, home) if align else None
+        parts.append(images if images.pixels is not None else alignment.framed(images, view, landmarks))
+    labels, classes = [], []
+    for part in parts:
+        labels.append(part.labels + len(classes))
+        classes += part.classes
+    pixels = torch.cat([part.pixels for part in parts])
+    return ImageSet.from_pixels(pixels.to(device), torch.cat(labels), classes)
+
+
+# ---------------------------------------------------------------- without labels
+
+
+def _cifar(data: schema.Cifar, device: torch.device) -> Views:
+    train, test = cifar.load(data.name, data.root, data.download, device)
+    if data.held_out:
+        train, test = _parted(train, round(1 / data.held_out))
+    view = ContrastiveView(data.size, data.size, data.scale, jitter=data.jitter)
+    return Views(train, view, None, exams.Frozen(train, test, None), unlabelled=True)
+
+
+def _unlabelled(data: schema.Unlabelled, device: torch.device) -> Views:
+    images = readable_images(open_images(data.root, flat=True), data.skip_unreadable)
+    train_view = ContrastiveView(data.size, data.shorter, data.scale, jitter=data.jitter)
+    test_view = build_test_view(data)
+    if len(images.classes) < 2:
+        return Views(images, train_view, test_view, exams.Unexamined(images, test_view), unlabelled=True)
+    train, test = _parted(images, FIFTH)
+    return Views(train, train_view, test_view, exams.Frozen(train, test, test_view), unlabelled=True)
+
+
+def _parted(images: ImageSet, every: int) -> tuple[ImageSet, ImageSet]:
+    """Of each class every so-manieth image apart, in the set's order."""
+    if every < 2:
+        raise ValueError("held_out must leave more than half of the images for training")
+    place = torch.zeros(len(images), dtype=torch.long)
+    for label in range(len(images.classes)):
+        members = (images.labels == label).nonzero().flatten()
+        place[members] = torch.arange(len(members))
+    apart = place % every == every - 1
+    return images.subset((~apart).nonzero().flatten()), images.subset(apart.nonzero().flatten())

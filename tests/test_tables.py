@@ -1,0 +1,63 @@
+"""Tables over seeds and pooled differences, against plain loops."""
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from isosphere.tables import differences_table, pooled, seeds_table, spread
+
+
+def record(cell: str, arm: str, seed: int, value: float | None) -> dict:
+    last = {} if value is None else {"recall@1": value, "map@r": value / 2, "nmi": 0.5, "f1": 0.25, "norm_mean": 3.0}
+    return {"cell": cell, "arm": arm, "seed": seed, "last": last}
+
+
+def shown(table) -> str:
+    console = Console(width=120, record=True, file=open("/dev/null", "w"))
+    console.print(table)
+    return console.export_text()
+
+
+def test_spread():
+    assert spread([]) == "-" and spread([61.24]) == "61.2"
+    assert spread([60.0, 62.0, 64.0]) == "62.0 ± 2.0"
+
+
+def test_seeds_table_has_means_spreads_and_divergence():
+    records = [record("a", "none", seed, value) for seed, value in enumerate((0.6, 0.62, None))]
+    text = shown(seeds_table([*records, record("b", "sec", 0, 0.5)]))
+    assert "61.0 ± 1.4" in text and "2 (1 diverged)" in text and "50.0" in text
+
+
+def test_pooled_difference_against_a_loop():
+    generator = np.random.default_rng(1)
+    values = {(cell, arm, seed): generator.random() for cell in "abc" for arm in ("none", "sec") for seed in range(3)}
+    found = pooled([record(*key, value) for key, value in values.items()], "recall@1", "sec", "none")
+    means = []
+    for cell in "abc":
+        means.append(np.mean([values[cell, "sec", seed] - values[cell, "none", seed] for seed in range(3)]))
+    assert found.mean == pytest.approx(np.mean(means)) and found.cells == 3 and found.pairs == 9
+    assert found.positive == sum(mean > 0 for mean in means)
+    # The same bootstrap, drawn one by one.
+    totals = []
+    for _ in range(4000):
+        drawn = []
+        for cell in generator.choice(list("abc"), 3):
+            seeds = generator.integers(0, 3, 3)
+            drawn.append(np.mean([values[cell, "sec", seed] - values[cell, "none", seed] for seed in seeds]))
+        totals.append(np.mean(drawn))
+    assert (found.low, found.high) == pytest.approx(tuple(np.quantile(totals, (0.025, 0.975))), abs=0.03)
+
+
+def test_only_pairs_of_one_cell_and_seed_count():
+    records = [record("a", "none", 0, 0.5), record("a", "sec", 1, 0.9), record("b", "sec", 0, 0.9)]
+    assert pooled(records, "recall@1", "sec", "none") is None
+    records += [record("a", "sec", 0, 0.6), record("b", "none", 0, None)]
+    found = pooled(records, "recall@1", "sec", "none")
+    assert found.pairs == 1 and found.mean == pytest.approx(0.1) and found.low == pytest.approx(found.high)
+
+
+def test_differences_table_compares_relative_sec_with_sec_too():
+    records = [record("a", arm, 0, v) for arm, v in (("none", 0.5), ("sec", 0.52), ("sec-relative", 0.55))]
+    text = shown(differences_table(records))
+    assert "sec - none" in text and "+2.0" in text and "sec-relative - sec" in text and "+3.0" in text

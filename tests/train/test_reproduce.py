@@ -1,0 +1,150 @@
+"""A whole table in one process: trials never see test classes, nothing is run twice, and a broken table goes on."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from isosphere.recipes import RECIPES, override
+from isosphere.recipes.tables import Asked, cells
+from isosphere.train import loop, reproduce
+from isosphere.train.stopping import NonFiniteLoss
+from isosphere.train.views import build_views
+
+TINY = {
+    "data.allow_missing": "true", "data.size": "16", "data.shorter": "20", "model.backbone": "small_cnn",
+    "model.freeze_bn": "false", "model.dim": "8", "batches.size": "30", "loop.steps": "2", "loop.workers": "0",
+    "loop.save_every": "0", "loop.log_every": "1", "loop.save_embeddings": "false",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def benchmark(tmp_path_factory):
+    """A miniature CUB-200-2011: 200 class folders of two small images."""
+    root = tmp_path_factory.mktemp("cub")
+    generator = np.random.default_rng(0)
+    for number in range(200):
+        folder = root / "images" / f"{number + 1:03d}.bird"
+        folder.mkdir(parents=True)
+        for index in range(2):
+            Image.fromarray(generator.integers(0, 255, (20, 24, 3), dtype=np.uint8)).save(folder / f"{index}.png")
+    return root
+
+
+def few_cells(benchmark, losses=("ms",), arms=("none", "sec", "l2reg")):
+    changes = TINY | {"data.root": str(benchmark), "data.pack": str(benchmark / "packed")}
+    asked = Asked("cub200", losses, arms)
+    return {
+        cell: {arm: override(recipe, changes) for arm, recipe in its.items()}
+        for cell, its in cells("table3", asked).items()
+    }
+
+
+def test_a_table_is_tuned_run_and_not_run_again(benchmark, tmp_path, monkeypatch):
+    trained = []
+    real = loop.train
+    monkeypatch.setattr(reproduce, "train", lambda run, *rest: (trained.append(run), real(run, *rest))[1])
+    file = tmp_path / "results" / "table3_cub200.json"
+    chosen = few_cells(benchmark)
+    records = reproduce.reproduce(chosen, (0, 1), True, reproduce.Results(file), tmp_path / "runs", "cpu")
+    held = json.loads(file.read_text())
+    assert len(held["trials"]) == 12 and len(held["runs"]) == 6 and len(trained) == 18
+    assert [(r["arm"], r["seed"]) for r in records] == [(arm, s) for s in (0, 1) for arm in ("none", "sec", "l2reg")]
+
+    # Nothing is chosen on test classes: a trial trains on 80 training classes and is measured on the other 20.
+    everything = build_views(chosen["cub200-ms"]["none"].data, torch.device("cpu"))
+    for run in trained[:12]:
+        assert run.views.train.classes == everything.train.classes[:80]
+        assert run.views.exam.images.classes == everything.train.classes[80:]
+        assert not set(run.views.exam.images.classes) & set(everything.exam.images.classes)
+        assert run.recipe.seed not in (0, 1)
+    for run in trained[12:]:
+        assert run.views.exam.images.classes == everything.exam.images.classes
+
+    # The best trial of an arm by MAP@R is what its final runs have; L2-reg takes SEC's learning rate.
+    for arm in ("none", "sec"):
+        best = max((t for t in held["trials"] if t["arm"] == arm), key=lambda trial: trial["last"]["map@r"])
+        for run in (r for r in held["runs"] if r["arm"] == arm):
+            assert run["recipe"]["optimiser"] == best["recipe"]["optimiser"]
+            assert run["recipe"]["constraint"] == best["recipe"]["constraint"]
+    rates = {arm: [r["recipe"]["optimiser"]["lr"] for r in held["runs"] if r["arm"] == arm] for arm in ("sec", "l2reg")}
+    assert rates["sec"] == rates["l2reg"]
+
+    # Records can be shared: no path, no command; and they carry what figures need.
+    assert str(tmp_path) not in file.read_text() and str(benchmark) not in file.read_text()
+    assert [len(r["norms"]) for r in held["runs"]] == [2] * 6 and "command" not in held["runs"][0]
+
+    # What is there is not run again, wherever the data are now; a new seed is.
+    again = reproduce.reproduce(chosen, (0, 1), True, reproduce.Results(file), tmp_path / "elsewhere", "cpu")
+    assert len(trained) == 18 and again == records
+    reproduce.reproduce(chosen, (2,), True, reproduce.Results(file), tmp_path / "runs", "cpu")
+    assert len(trained) == 21
+
+
+def test_paired_seeds_share_first_weights_and_batches(benchmark):
+    runs = [
+        loop.prepare(recipe, torch.device("cpu")) for recipe in few_cells(benchmark)["cub200-ms"].values()
+    ]
+    for run in runs[1:]:
+        for name, value in runs[0].model.state_dict().items():
+            assert torch.equal(value, run.model.state_dict()[name])
+        for step in range(2):
+            assert torch.equal(runs[0].batches.indices(step), run.batches.indices(step))
+
+
+def test_a_broken_table_goes_on_with_nothing_lost(benchmark, tmp_path, monkeypatch):
+    file, chosen = tmp_path / "r.json", few_cells(benchmark, arms=("none", "sec"))
+    calls = []
+
+    def breaks(run, *rest):
+        calls.append(run)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return loop.train(run, *rest)
+
+    monkeypatch.setattr(reproduce, "train", breaks)
+    with pytest.raises(KeyboardInterrupt):
+        reproduce.reproduce(chosen, (0,), False, reproduce.Results(file), tmp_path / "runs", "cpu")
+    assert len(json.loads(file.read_text())["runs"]) == 1
+    records = reproduce.reproduce(chosen, (0,), False, reproduce.Results(file), tmp_path / "runs", "cpu")
+    assert len(calls) == 3 and len(records) == 2
+
+
+def test_a_diverged_run_is_recorded_and_the_table_goes_on(benchmark, tmp_path, monkeypatch, capsys):
+    def diverges(run, folder, *rest):
+        folder.mkdir(parents=True)
+        (folder / "metrics.jsonl").touch()
+        raise NonFiniteLoss("training diverged at step 1")
+
+    monkeypatch.setattr(reproduce, "train", diverges)
+    chosen = few_cells(benchmark, arms=("none", "sec"))
+    file = tmp_path / "r.json"
+    records = reproduce.reproduce(chosen, (0,), True, reproduce.Results(file), tmp_path / "runs", "cpu")
+    assert [r["last"] for r in records] == [{}, {}] and "diverged" in records[0]["diverged"]
+    assert "training diverged" in capsys.readouterr().err
+
+
+def test_results_that_cannot_be_read_are_named(tmp_path):
+    (tmp_path / "r.json").write_text("[]")
+    with pytest.raises(ValueError, match="r.json is not a file of results"):
+        reproduce.Results(tmp_path / "r.json")
+
+
+@pytest.mark.parametrize("prefix", ["", "paper-"])
+def test_every_recipe_of_the_benchmarks_takes_a_step(benchmark, prefix):
+    """All losses, constraints, optimisers and schedules of all data sets, on miniature data and a small network."""
+    before = None
+    names = [n for n in RECIPES if n.startswith(tuple(f"{prefix}{d}-" for d in ("cub200", "cars196", "sop", "inshop")))]
+    assert len(names) > 100
+    for name in names:
+        changes = TINY | {"data.root": str(benchmark), "data.pack": str(benchmark / "packed"), "data.name": "cub200"}
+        run = loop.prepare(override(RECIPES[name], changes), torch.device("cpu"), before)
+        before = run
+        batch = next(iter(loop.training_feed(run)))
+        weights = [p.detach().clone() for p in run.model.parameters()]
+        found = loop.train_step(run, batch.images, batch.labels)
+        assert found["loss"].isfinite(), name
+        moved = [not torch.equal(old, new) for old, new in zip(weights, run.model.parameters(), strict=True)]
+        assert any(moved), name
