@@ -36,7 +36,7 @@ def test_pooled_difference_against_a_loop():
     means = []
     for cell in "abc":
         means.append(np.mean([values[cell, "sec", seed] - values[cell, "none", seed] for seed in range(3)]))
-    assert found.mean == pytest.approx(np.mean(means)) and found.cells == 3 and found.pairs == 9
+    assert found.mean == pytest.approx(np.mean(means)) and len(found.cells) == 3 and found.pairs == 9
     assert found.positive == sum(mean > 0 for mean in means)
     # The same bootstrap, drawn one by one.
     totals = []

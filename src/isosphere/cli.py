@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 OVERRIDES = {"allow_extra_args": True, "ignore_unknown_options": True}
-LISTS = ("--seeds", "--losses", "--arms")  # options that take several values
+LISTS = ("--seeds", "--losses", "--arms", "--images")  # options that take several values
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda")]
 
 
@@ -80,11 +80,12 @@ def train(
 
 def reproduce(
     context: typer.Context,
-    table: Annotated[str, typer.Argument(help="table2, table3, table8, table9 or rates")],
-    dataset: Annotated[str, typer.Option(help="cub200, cars196, sop or inshop")] = "cub200",
-    losses: Annotated[list[str] | None, typer.Option(help="triplet semihard npair ms; also proxyanchor")] = None,
+    table: Annotated[str, typer.Argument(help="table2, table3, table4, table5, table8, table9 or rates")],
+    dataset: Annotated[str, typer.Option(help="cub200 cars196 sop inshop; casia lfw; cifar10 cifar100")] = "",
+    losses: Annotated[list[str] | None, typer.Option(help="triplet semihard npair ms ...; arcface ...")] = None,
     arms: Annotated[list[str] | None, typer.Option(help="none l2reg sec sec-relative sec-ema ...")] = None,
     seeds: Annotated[list[int] | None, typer.Option(help="of the final runs, default 0; trials have their own")] = None,
+    epochs: Annotated[int, typer.Option(help="table5: 100 or 200")] = 100,
     paper: Annotated[bool, typer.Option("--paper", help="as the authors trained, in place of the fair way")] = False,
     tune: Annotated[bool, typer.Option(help="table3: choose rates and strengths on held-out training classes")] = True,
     results: Annotated[Path, typer.Option(help="folder of JSON files; what is there is not run")] = Path("results"),
@@ -105,20 +106,20 @@ def reproduce(
     from isosphere.train import reproduce as engine
 
     changes = {"loop.save_every": "0"} | parse_changes(context.args)
-    asked = Asked(dataset, tuple(losses or ()), tuple(arms or ()), paper)
+    asked = Asked(dataset, tuple(losses or ()), tuple(arms or ()), paper, epochs)
     chosen = {
         cell: {arm: override(recipe, changes) for arm, recipe in its.items()}
         for cell, its in cells(table, asked).items()
     }
-    name = f"{table}_{next(iter(chosen)).split('-')[0]}{'_paper' if paper else ''}"
+    name = f"{table}_{next(iter(chosen)).removeprefix('simclr-').split('-')[0]}{'_paper' if paper else ''}"
     tuning = tune and table == "table3" and not paper
     held = engine.Results(results / f"{name}.json")
     records = engine.reproduce(chosen, dict.fromkeys(seeds or (0,)), tuning, held, out / name, device)
     console = Console()
     console.print(seeds_table(records))
-    if table == "table3":
+    if table in ("table3", "table4", "table5"):
         console.print(differences_table(records))
-    alike = "as trained here" if paper else "BN-Inception, its own schedule: not comparable with ours"
+    alike = "trained likewise" if paper else "another protocol: not comparable with ours"
     for cell in chosen:
         metrics, rows = printed(table, cell)
         if rows:
@@ -134,10 +135,10 @@ def evaluate(
     """Measure a trained run on its test classes, or on other images."""
     from rich.console import Console
 
-    from isosphere.tables import SEEN_NEVER, comparison
+    from isosphere.tables import comparison
     from isosphere.train.evaluate import load_run, measure_run
 
-    title = SEEN_NEVER if data is None else f"all classes of {data}"
+    title = None if data is None else f"all classes of {data}; metrics in %"
     found = measure_run(load_run(run, device), None if data is None else str(data))
     Console().print(comparison({run: {"last": found}}, title))
 
@@ -170,6 +171,49 @@ def inspect(
         Console().print(part, highlight=False)
 
 
+def figure(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="which figure; none lists them all")] = "",
+    runs: Annotated[list[Path] | None, typer.Argument(help="run folders, or JSON files of results")] = None,
+    out: Annotated[Path | None, typer.Option(help="the file, without suffix; by default NAME here")] = None,
+    images: Annotated[list[Path] | None, typer.Option(help="feature-maps: the images to look at")] = None,
+) -> None:
+    """Draw a figure of the paper, or another, from runs as PNG and SVG: `isosphere figure norms runs/a runs/b`.
+
+    A figure's own options are changed as `--metric map@r`.
+    """
+    from isosphere.figures import FIGURES
+
+    if not name:
+        from rich.console import Console
+        from rich.table import Table
+
+        table = Table(box=None, show_header=False)
+        for key, about in FIGURES.items():
+            table.add_row(key, about.description)
+        Console().print(table, highlight=False)
+        return
+    if name not in FIGURES:
+        raise ValueError(f"no figure {name!r}; there are {', '.join(FIGURES)}")
+    options = FIGURES[name].options(parse_changes(context.args))
+    if name == "feature-maps":
+        from isosphere.train.evaluate import feature_maps
+
+        options |= feature_maps(list(runs or ()), list(images or ()))
+    for path in FIGURES[name](list(runs or ()), out or Path(name), **options):
+        print(path)
+
+
+def report(
+    runs: Annotated[list[Path], typer.Argument(help="run folders, or JSON files of results")],
+    out: Annotated[Path, typer.Option(help="the page")] = Path("report.html"),
+) -> None:
+    """Write one self-contained page about a run, a comparison of runs, or a whole table: open it in any browser."""
+    from isosphere.page import write_page
+
+    print(write_page(runs, out))
+
+
 def recipes(
     name: Annotated[str, typer.Argument(help="a recipe, or how the names of some begin; none gives an overview")] = "",
 ) -> None:
@@ -177,18 +221,17 @@ def recipes(
     from rich.console import Console
     from rich.table import Table
 
-    from isosphere.recipes import RECIPES, SUFFIXES, find, options
+    from isosphere.recipes import RECIPES, SUFFIXES, find, options, schema
 
     console, table = Console(), Table(box=None, title_justify="left", show_header=False)
     table.add_column(no_wrap=True)
     if not name:
-        plain = [key for key in RECIPES if f"{key}-sec" in RECIPES and not key.endswith("-sec")]
-        for key in plain:
+        for key in (key for key, recipe in RECIPES.items() if recipe.constraint == schema.Constraint()):
             table.add_row(key, RECIPES[key].claim.split(":")[0])
         table.add_row("", "")
         for suffix, claim in SUFFIXES.items():
             table.add_row(f"NAME{suffix}", claim)
-        console.print("Each name may end in one of those below; `isosphere recipes cub200` lists all that begin so.\n")
+        console.print("Most names may end in one of those below; `isosphere recipes cub200` lists all that begin so.\n")
     elif name in RECIPES or not any(key.startswith(name) for key in RECIPES):
         recipe = find(name, {})
         table.title = f"{name}: {recipe.claim}"
@@ -228,6 +271,8 @@ COMMANDS = {
     "evaluate": evaluate,
     "embed": embed,
     "inspect": inspect,
+    "figure": figure,
+    "report": report,
     "recipes": recipes,
     "datasets": datasets,
 }
@@ -240,7 +285,7 @@ def main() -> None:
         pretty_exceptions_enable=False,
     )  # fmt: skip
     for name, command in COMMANDS.items():
-        app.command(name, context_settings=OVERRIDES if name in ("train", "reproduce") else {})(command)
+        app.command(name, context_settings=OVERRIDES if name in ("train", "reproduce", "figure") else {})(command)
     try:
         sys.exit(app(spread_lists(sys.argv[1:]), standalone_mode=False))
     except Exception as error:

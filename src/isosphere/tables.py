@@ -9,15 +9,22 @@ import numpy as np
 from rich import box
 from rich.table import Table
 
-OTHERS = {"map@r": "MAP@R", "nmi": "NMI", "f1": "F1"}
+OTHERS = {
+    "map@r": "MAP@R", "nmi": "NMI", "f1": "F1",
+    "accuracy": "accuracy", "lfw": "LFW", "agedb_30": "AgeDB-30", "cfp_fp": "CFP-FP", "cfp_ff": "CFP-FF",
+    "knn": "k-NN", "probe_top1": "probe top-1", "probe_top5": "top-5",
+}  # fmt: skip
 NORMS = {"norm_mean": "norm", "norm_variance": "variance"}
 SEEN_NEVER = "test classes, never seen in training; metrics in %"
+NOT_TRAINED = "test images, not trained on; metrics in %"
+PRIMARY = ("recall@1", "map@r", "accuracy", "probe_top1")  # of which differences are told
 Records = list[dict[str, Any]]  # each with cell, arm, seed and last
 
 
-def comparison(results: Mapping[Path, Mapping[str, Any]], title: str = SEEN_NEVER) -> Table:
+def comparison(results: Mapping[Path, Mapping[str, Any]], title: str | None = None) -> Table:
     """A table of runs side by side: test metrics in percent and the norms, from what each result.json holds."""
     metrics = columns([result["last"] for result in results.values()])
+    title = title or (SEEN_NEVER if "recall@1" in metrics else NOT_TRAINED)
     table = Table("run", *metrics.values(), *NORMS.values(), title=title, box=box.SIMPLE, padding=(0, 1, 0, 0))
     for column in table.columns[1:]:
         column.justify, column.no_wrap = "right", True
@@ -31,17 +38,22 @@ def comparison(results: Mapping[Path, Mapping[str, Any]], title: str = SEEN_NEVE
 
 
 def columns(found: list[Mapping[str, float]]) -> dict[str, str]:
-    """The recalls that any of them has, in order, and the other metrics."""
-    recalls = sorted({int(name.split("@")[1]) for one in found for name in one if name.startswith("recall@")})
-    return {f"recall@{k}": f"R@{k}" for k in recalls} | OTHERS
+    """The names of those metrics that any of them has, in order: recalls, the others, identification by rank."""
+    names = {name for one in found for name in one}
+    recalls = sorted(int(name.split("@")[1]) for name in names if name.startswith("recall@"))
+    ranks = sorted((name for name in names if name.startswith("rank1@")), key=lambda name: int(name.split("@")[1]))
+    shown = {f"recall@{k}": f"R@{k}" for k in recalls} | {key: told for key, told in OTHERS.items() if key in names}
+    return shown | {name: f"rank 1 of {int(name.split('@')[1]):,}" for name in ranks}
 
 
 # ---------------------------------------------------------------- over seeds
 
 
-def seeds_table(records: Records, title: str = SEEN_NEVER) -> Table:
+def seeds_table(records: Records) -> Table:
     """Mean and standard deviation over the seeds of every arm of every cell, in percent, of the last checkpoints."""
-    metrics = {"recall@1": "R@1"} | OTHERS
+    every = columns([record["last"] for record in records])
+    metrics = {name: told for name, told in every.items() if name == "recall@1" or not name.startswith("recall@")}
+    title = SEEN_NEVER if "recall@1" in metrics else NOT_TRAINED
     table = Table("cell", "arm", "seeds", *metrics.values(), "norm", title=title, box=box.SIMPLE, padding=(0, 1, 0, 0))
     for number, column in enumerate(table.columns):
         column.justify, column.no_wrap = "right" if number > 1 else "left", True
@@ -85,16 +97,24 @@ def _grouped(records: Records) -> dict[tuple[str, str], Records]:
 
 @dataclass(frozen=True)
 class Difference:
-    """An arm less another: the mean over cells, its 95 % interval, and in how many cells it is above zero."""
+    """An arm less another: the differences of each cell by seed, the mean over cells, and its 95 % interval."""
 
     arm: str
     than: str
+    cells: dict[str, list[float]]
     mean: float
     low: float
     high: float
-    positive: int
-    cells: int
-    pairs: int
+
+    @property
+    def positive(self) -> int:
+        """In how many cells the mean over seeds is above zero."""
+        return sum(np.mean(found) > 0 for found in self.cells.values())
+
+    @property
+    def pairs(self) -> int:
+        """How many pairs of runs there are."""
+        return sum(map(len, self.cells.values()))
 
 
 def pooled(records: Records, metric: str, arm: str, than: str, resamples: int = 10_000) -> Difference | None:
@@ -109,20 +129,21 @@ def pooled(records: Records, metric: str, arm: str, than: str, resamples: int = 
             cells.setdefault(cell, []).append(value - values[cell, than, seed])
     if not cells:
         return None
-    means = [float(np.mean(found)) for found in cells.values()]
     generator = np.random.default_rng(0)
     drawn = np.stack(
         [generator.choice(found, (resamples, len(cells), len(found))).mean(2) for found in cells.values()], axis=2
     )  # (resamples, draw, cell): a fresh draw of each cell's seeds for every draw of a cell
     picks = generator.integers(len(cells), size=(resamples, len(cells)))
     low, high = np.quantile(np.take_along_axis(drawn, picks[..., None], 2).mean((1, 2)), (0.025, 0.975))
-    positive, pairs = sum(mean > 0 for mean in means), sum(map(len, cells.values()))
-    return Difference(arm, than, float(np.mean(means)), float(low), float(high), positive, len(cells), pairs)
+    mean = np.mean([np.mean(found) for found in cells.values()])
+    return Difference(arm, than, cells, float(mean), float(low), float(high))
 
 
-def differences_table(records: Records, metrics: Iterable[str] = ("recall@1", "map@r")) -> Table:
+def differences_table(records: Records) -> Table:
     """All arms against no constraint, and relative SEC against SEC, pooled over cells, in points."""
     arms = list(dict.fromkeys(record["arm"] for record in records))
+    measured = {name for record in records for name in record["last"]}
+    metrics = [name for name in PRIMARY if name in measured]
     compared = [(arm, "none") for arm in arms if arm != "none"]
     if {"sec", "sec-relative"} <= set(arms):
         compared.append(("sec-relative", "sec"))
@@ -134,6 +155,6 @@ def differences_table(records: Records, metrics: Iterable[str] = ("recall@1", "m
             if found is not None:
                 mean, low, high = (f"{100 * value:+.1f}" for value in (found.mean, found.low, found.high))
                 name = columns([{metric: 0.0}])[metric]
-                cells = f"{found.positive} of {found.cells}"
+                cells = f"{found.positive} of {len(found.cells)}"
                 table.add_row(f"{arm} - {than}", name, mean, f"{low} to {high}", cells, str(found.pairs))
     return table

@@ -75,6 +75,7 @@ def test_a_table_is_tuned_run_and_not_run_again(benchmark, tmp_path, monkeypatch
     # Records can be shared: no path, no command; and they carry what figures need.
     assert str(tmp_path) not in file.read_text() and str(benchmark) not in file.read_text()
     assert [len(r["norms"]) for r in held["runs"]] == [2] * 6 and "command" not in held["runs"][0]
+    assert [test["step"] for test in held["runs"][0]["tests"]] == [0, 2]
 
     # What is there is not run again, wherever the data are now; a new seed is.
     again = reproduce.reproduce(chosen, (0, 1), True, reproduce.Results(file), tmp_path / "elsewhere", "cpu")

@@ -47,14 +47,15 @@ class Steps(Dataset):
             # Not waiting for the copy lets the host run ahead of a GPU that is still at the step before.
             chosen = indices.to(device, non_blocking=True)
             return Batch(self.image_set.batch(chosen, self.view, numbers), labels, indices)
-        images = []
         try:
-            for index, its in zip(indices.tolist(), numbers, strict=True):
-                image = self.image_set[index]
-                images.append(self.view(image, its) if self.view else image)
+            images = [self.image_set[index] for index in indices.tolist()]
         except UnreadableImage as error:  # returned, because a worker would raise it without its path
             return error
-        return Batch(torch.stack(images), labels, indices)
+        if self.view is not None and len({image.shape for image in images}) > 1:
+            images = [self.view(image, its) for image, its in zip(images, numbers, strict=True)]
+            return Batch(torch.stack(images), labels, indices)
+        whole = torch.stack(images)  # images of one size are seen at once, which is quicker and the same
+        return Batch(self.view(whole, numbers) if self.view is not None else whole, labels, indices)
 
 
 def loader(

@@ -55,15 +55,15 @@ class SupConLoss(nn.Module):
 
 
 class NTXentLoss(nn.Module):
-    """`nt_xent` as a criterion."""
+    """`nt_xent` as a criterion, times a weight."""
 
-    def __init__(self, temperature: float = 0.5) -> None:
+    def __init__(self, temperature: float = 0.5, weight: float = 1.0) -> None:
         super().__init__()
-        check_positive(temperature=temperature)
-        self.temperature = temperature
+        check_positive(temperature=temperature, weight=weight)
+        self.temperature, self.weight = temperature, weight
 
     def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
-        return nt_xent(embeddings, labels, self.temperature)
+        return self.weight * nt_xent(embeddings, labels, self.temperature)
 
     def extra_repr(self) -> str:
-        return f"temperature={self.temperature}"
+        return f"temperature={self.temperature}, weight={self.weight}"

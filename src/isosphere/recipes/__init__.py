@@ -1,10 +1,12 @@
 """Named recipes, and how to change and read them."""
 
+from isosphere.recipes.contrastive import CONTRASTIVE
+from isosphere.recipes.faces import FACES
 from isosphere.recipes.options import RecipeError, override
 from isosphere.recipes.retrieval import RETRIEVAL, SUFFIXES
 from isosphere.recipes.schema import Recipe
 
-RECIPES: dict[str, Recipe] = {**RETRIEVAL}
+RECIPES: dict[str, Recipe] = {**RETRIEVAL, **FACES, **CONTRASTIVE}
 
 
 def find(name: str, changes: dict[str, str]) -> Recipe:

@@ -150,6 +150,8 @@ class Unlabelled:
     """Every image is first resized to this shorter side."""
     scale: tuple[float, float] = (0.2, 1.0)
     """Share of the image's area that a crop covers."""
+    flip: bool = True
+    """Mirror half of the crops."""
     jitter: tuple[float, float, float, float] = (0.4, 0.4, 0.4, 0.1)
     """How far brightness, contrast, saturation and hue may go."""
     skip_unreadable: bool = False

@@ -68,6 +68,8 @@ class NTXent:
 
     temperature: float = 0.5
     """As in the paper."""
+    weight: float = 1.0
+    """What the loss is multiplied by; the authors' code has 0.5 / 0.07, halved by its gather over two GPUs."""
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from isosphere.recipes import published
+from isosphere.recipes.contrastive import CONTRASTIVE, named
+from isosphere.recipes.faces import FACES, HEADS
 from isosphere.recipes.options import RecipeError
 from isosphere.recipes.retrieval import LOSSES, RETRIEVAL
 from isosphere.recipes.schema import Constraint, Recipe
@@ -16,6 +18,7 @@ from isosphere.recipes.schema import Constraint, Recipe
 Cells = dict[str, dict[str, Recipe]]
 
 ARMS = ("none", "l2reg", "sec", "sec-ema", "sec-relative", "sec-initial", "balanced")
+FACE_ARMS = ("none", "l2reg", "sec", "sec-ema", "sec-relative")  # of Table 5, too
 DEFAULT_ARMS = ("none", "l2reg", "sec", "sec-relative")
 PAPERS_LOSSES = tuple(loss for loss in LOSSES if loss != "proxyanchor")
 
@@ -38,12 +41,13 @@ SWEPT_ARMS = {
 
 @dataclass(frozen=True)
 class Asked:
-    """What of a table to run."""
+    """What of a table to run; an empty field is the table's default."""
 
-    dataset: str = "cub200"
+    dataset: str = ""
     losses: tuple[str, ...] = ()
     arms: tuple[str, ...] = ()
     paper: bool = False  # as the authors trained, not the fair comparison
+    epochs: int = 100  # of Table 5
 
 
 def cells(table: str, asked: Asked) -> Cells:
@@ -88,12 +92,13 @@ def tuned(recipe: Recipe, best: Recipe, own: bool = True) -> Recipe:
 
 def _retrieval(asked: Asked) -> Cells:
     """Tables 3 and 10."""
-    _known("data set", [asked.dataset], published.ITERATIONS)
+    dataset = asked.dataset or "cub200"
+    _known("data set", [dataset], published.ITERATIONS)
     _known("loss", asked.losses, PAPERS_LOSSES if asked.paper else LOSSES)
     _known("arm", asked.arms, ARMS)
     found = {}
     for loss in asked.losses or PAPERS_LOSSES:
-        cell = f"{asked.dataset}-{loss}"
+        cell = f"{dataset}-{loss}"
         names = {arm: cell + ("" if arm == "none" else f"-{arm}") for arm in asked.arms or DEFAULT_ARMS}
         found[cell] = {arm: RETRIEVAL[f"paper-{name}" if asked.paper else name] for arm, name in names.items()}
     return found
@@ -113,19 +118,44 @@ def _ablation(marks: tuple[str, ...]) -> Cells:
 
 def _rates(asked: Asked) -> Cells:
     """R@1 against the learning rate, of the head and with it of the backbone; every rate is a cell."""
-    _known("data set", [asked.dataset], published.ITERATIONS)
+    dataset = asked.dataset or "cub200"
+    _known("data set", [dataset], published.ITERATIONS)
     _known("arm", asked.arms, SWEPT_ARMS)
     found = {}
     for loss in asked.losses or ("ms",):
-        recipe = RETRIEVAL[f"{asked.dataset}-{loss}"]
+        recipe = RETRIEVAL[f"{dataset}-{loss}"]
         share = recipe.optimiser.backbone_lr / recipe.optimiser.lr
         for lr in SWEPT_LRS:
             optimiser = replace(recipe.optimiser, lr=lr, backbone_lr=lr * share)
-            found[f"{asked.dataset}-{loss}-lr{lr:g}"] = {
+            found[f"{dataset}-{loss}-lr{lr:g}"] = {
                 arm: replace(recipe, optimiser=optimiser, constraint=SWEPT_ARMS[arm])
                 for arm in asked.arms or SWEPT_ARMS
             }
     return found
+
+
+def _faces(asked: Asked) -> Cells:
+    """Tables 4 and 11; CASIA-WebFace, or the small recipe on LFW's people."""
+    dataset = asked.dataset or "casia"
+    _known("data set", [dataset], ("casia", "lfw"))
+    _known("loss", asked.losses, HEADS)
+    _known("arm", asked.arms, FACE_ARMS)
+    found: Cells = {}
+    for head in asked.losses or HEADS:
+        names = {arm: f"{dataset}-{head}" + ("" if arm == "none" else f"-{arm}") for arm in asked.arms or FACE_ARMS}
+        found[f"{dataset}-{head}"] = {arm: FACES[name] for arm, name in names.items() if name in FACES}
+    return found
+
+
+def _simclr(asked: Asked) -> Cells:
+    """Tables 5 and 12."""
+    dataset = asked.dataset or "cifar10"
+    _known("data set", [dataset], ("cifar10", "cifar100"))
+    _known("number of epochs", [str(asked.epochs)], ("100", "200"))
+    _known("arm", asked.arms, FACE_ARMS)
+    cell = named(dataset, asked.epochs)
+    names = {arm: cell + ("" if arm == "none" else f"-{arm}") for arm in asked.arms or FACE_ARMS}
+    return {cell: {arm: CONTRASTIVE[f"paper-{n}" if asked.paper else n] for arm, n in names.items()}}
 
 
 def _known(what: str, given: Iterable[str], known: Iterable[str]) -> None:
@@ -137,6 +167,8 @@ def _known(what: str, given: Iterable[str], known: Iterable[str]) -> None:
 TABLES = {
     "table2": ("eta of SEC and of relative SEC, triplet loss on Cars196", _ablation(("eta", "sec-relative-eta"))),
     "table3": ("retrieval, four losses without and with a constraint (also Table 10)", _retrieval),
+    "table4": ("faces, five heads without and with a constraint (also Table 11)", _faces),
+    "table5": ("SimCLR on CIFAR, linear evaluation (also Table 12)", _simclr),
     "table8": ("eta of L2-reg, triplet loss on Cars196", _ablation(("l2reg-eta",))),
     "table9": ("rho of SEC-EMA, triplet loss on Cars196", _ablation(("rho",))),
     "rates": ("R@1 against learning rate: is SEC more than a larger angular step?", _rates),
@@ -144,11 +176,20 @@ TABLES = {
 """Name -> what it is, and its cells."""
 
 
-def printed(table: str, cell: str) -> tuple[tuple[str, ...], dict[str, tuple[float, ...]]]:
+Printed = tuple[tuple[str, ...], dict[str, tuple[float, ...]]]
+
+
+def printed(table: str, cell: str) -> Printed:
     """The metrics and, by arm, the numbers that the paper printed for a cell, in percent; empty where it has none."""
-    if table == "table3" and tuple(cell.rsplit("-", 1)) in published.RETRIEVAL_RESULTS:
-        dataset, loss = cell.rsplit("-", 1)
-        return published.RETRIEVAL_METRICS[dataset], published.RETRIEVAL_RESULTS[dataset, loss]
+    *_, last = cell.split("-")
+    if table == "table3" and (cell.removesuffix(f"-{last}"), last) in published.RETRIEVAL_RESULTS:
+        dataset = cell.removesuffix(f"-{last}")
+        return published.RETRIEVAL_METRICS[dataset], published.RETRIEVAL_RESULTS[dataset, last]
+    if table == "table4":
+        return published.FACE_METRICS, published.FACE_RESULTS.get(last, {})
+    if table == "table5":
+        found = {named(*key): rows for key, rows in published.SIMCLR_RESULTS.items()}
+        return published.SIMCLR_METRICS, found[cell]
     if table == "table2":
         rows = {f"eta{eta}" if eta else "none": row for eta, row in published.SEC_ABLATION.items()}
         return published.RETRIEVAL_METRICS["cars196"], rows

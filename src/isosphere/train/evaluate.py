@@ -12,7 +12,7 @@ from rich.progress import MofNCompleteColumn, Progress
 from torch import Tensor, nn
 
 from isosphere.data.feed import loader
-from isosphere.data.images import ImageSet
+from isosphere.data.images import ImageSet, decode
 from isosphere.data.samplers import OrderedBatches
 from isosphere.metrics.faces import mirror_averaged
 from isosphere.recipes import options, schema
@@ -134,6 +134,29 @@ def embed_files(trained: Trained, root: str, out: Path) -> list[Path]:
     images = open_images(root, flat=True)
     embeddings = embed_shown(trained, images, build_test_view(trained.recipe.data))
     return _write(out, images, embeddings)
+
+
+@torch.no_grad()
+def feature_maps(runs: list[Path], files: list[Path]) -> dict[str, list[np.ndarray]]:
+    """What the last layer with places gives for these images, (K, C, H, W) for each run, and the images' pixels."""
+    if not files:
+        raise ValueError("feature maps need images to look at: --images a.jpg b.jpg")
+    maps, pixels = [], [decode(file) for file in files]
+    for trained in map(load_run, runs):
+        seen: list[Tensor] = []
+
+        def keep(module: nn.Module, given: object, output: Tensor, seen: list[Tensor] = seen) -> None:
+            if output.ndim == 4 and output.shape[2] > 1:
+                seen.append(output)
+
+        layers = [module for module in trained.model.backbone.modules() if not list(module.children())]
+        hooks = [layer.register_forward_hook(keep) for layer in layers]
+        view = build_test_view(trained.recipe.data)
+        trained.model(torch.stack([view(image) for image in pixels]).to(trained.device))
+        for hook in hooks:
+            hook.remove()
+        maps.append(seen[-1].float().cpu().numpy())
+    return {"maps": maps, "images": [image.permute(1, 2, 0).numpy() for image in pixels]}
 
 
 def _write(out: Path, images: ImageSet, embeddings: Tensor) -> list[Path]:

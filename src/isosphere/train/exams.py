@@ -129,7 +129,9 @@ class Frozen:
         device = looks["train"].device
         labels = self.train.labels.to(device), self.images.labels.to(device)
         known = looks["train"], labels[0], looks["test"], labels[1]
-        found = {"knn": knn_accuracy(*known, k=min(self.neighbours, len(labels[0])))["top1"]}
+        # No more neighbours than a class has images, or the others would outvote it.
+        neighbours = max(1, min(self.neighbours, len(labels[0]) // len(self.train.classes)))
+        found = {"knn": knn_accuracy(*known, k=neighbours)["top1"]}
         if final:
             (probe,) = linear_probe(*known, seed=seed).values()
             found |= {f"probe_{name}": probe[name] for name in ("top1", "top5", "best_top1")}

@@ -71,14 +71,15 @@ class Results:
         return None
 
     def add(self, kind: str, folder: Path, result: dict[str, Any], **about: Any) -> dict[str, Any]:
-        """Keep a finished run, with the course of its norms, and write the file."""
+        """Keep a finished run, with the course of its norms and tests, and write the file."""
         recipe = json.loads(json.dumps(result["recipe"]))
         for group, name in (("data", "root"), ("data", "pack"), ("model", "weights")):
             recipe[group][name] = Path(recipe[group][name]).name if recipe[group].get(name) else recipe[group].get(name)
         record = about | {k: v for k, v in result.items() if k != "command"} | {"recipe": recipe}
-        lines = map(json.loads, (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines())
+        lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
         names = ("step", "loss", "norm_mean", "norm_variance")
         record["norms"] = [[line[name] for name in names] for line in lines if line["kind"] == "train"]
+        record["tests"] = [{k: v for k, v in line.items() if k != "kind"} for line in lines if line["kind"] == "test"]
         self.records[kind].append(record)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         write_json(self.path, self.records)

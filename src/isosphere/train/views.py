@@ -165,7 +165,7 @@ def _cifar(data: schema.Cifar, device: torch.device) -> Views:
 
 def _unlabelled(data: schema.Unlabelled, device: torch.device) -> Views:
     images = readable_images(open_images(data.root, flat=True), data.skip_unreadable)
-    train_view = ContrastiveView(data.size, data.shorter, data.scale, jitter=data.jitter)
+    train_view = ContrastiveView(data.size, data.shorter, data.scale, flip=data.flip, jitter=data.jitter)
     test_view = build_test_view(data)
     if len(images.classes) < 2:
         return Views(images, train_view, test_view, exams.Unexamined(images, test_view), unlabelled=True)

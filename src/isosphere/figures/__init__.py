@@ -1,0 +1,62 @@
+"""Every figure of the paper and a few more, drawn from run folders and result files: each a name, a PNG and an SVG.
+
+`FIGURES["norms"](runs, out)` writes `out` as .png and .svg and returns both paths. What a figure is drawn from is
+computed by functions of its module that draw nothing, and nothing is imported before it is needed.
+"""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure by name: the line that describes it, and the function `place` ("module.function") that draws it."""
+
+    description: str
+    place: str
+
+    def __call__(self, runs: list[Path], out: Path, **options: Any) -> list[Path]:
+        """Draw it from run folders or result files; returns the files written."""
+        return self._function()([Path(run) for run in runs], Path(out), **options)
+
+    def options(self, given: dict[str, str]) -> dict[str, Any]:
+        """Its options from the command line's text: numbers and lists as such; an unknown one is refused."""
+        known = [name for name in inspect.signature(self._function()).parameters if name not in ("runs", "out")]
+        for name in given:
+            if name not in known:
+                raise ValueError(f"this figure has no option --{name}; it has {', '.join(known) or 'none'}")
+        return {name: _value(text) for name, text in given.items()}
+
+    def _function(self) -> Callable[..., list[Path]]:
+        module, name = self.place.split(".")
+        return getattr(import_module(f"{__name__}.{module}"), name)
+
+
+def _value(text: str) -> Any:
+    """3 -> a number, a,b -> a list, anything else as it is."""
+    if "," in text:
+        return [_value(part) for part in text.split(",")]
+    return int(text) if text.isdecimal() else text
+
+
+FIGURES = {
+    "norms": Figure("distribution of norms, one panel a data set (Fig. 1, 5a); needs snapshots", "norms.norms"),
+    "turn-sketch": Figure("how far an update turns an embedding, by its norm (Fig. 2); needs no run", "sketches.turn"),
+    "sec-sketch": Figure("what SEC adds to an update (Fig. 3); needs no run", "sketches.sec"),
+    "convergence": Figure("R@1 over steps, one panel a learning rate (Fig. 4)", "convergence.convergence"),
+    "cosines": Figure("cosines of positive and negative pairs, their difference (Fig. 5b-d)", "cosines.cosines"),
+    "constraints": Figure("R@1, mean and variance of the norms over steps (Fig. 6)", "convergence.constraints"),
+    "directions": Figure("the angle that embeddings turned between snapshots (Fig. 7)", "directions.directions"),
+    "feature-maps": Figure("the six strongest channels of the last layer (Fig. 8)", "feature_maps.feature_maps"),
+    "gallery": Figure("nearest images of a few queries, right or wrong (Fig. 9)", "gallery.gallery"),
+    "map": Figure("directions of test images on their two principal axes", "projection.projection"),
+    "ablation": Figure("metrics against eta or rho (Tables 2, 8, 9)", "ablations.ablation"),
+    "rates": Figure("R@1 against the learning rate, one line a constraint", "ablations.rates"),
+    "trials": Figure("what the trials scored on held-out training classes", "ablations.trials"),
+    "differences": Figure("differences of R@1 by cell and pooled, with intervals", "differences.differences"),
+}
+"""Name -> figure, in the order of the paper."""

@@ -1,0 +1,172 @@
+"""Metrics against a constraint's strength (Tables 2, 8, 9) and against the learning rate, from finished runs."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from isosphere.figures import style, words
+from isosphere.figures.runs import Record, read_all
+from isosphere.recipes import published
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Points = dict[float, list[float]]  # x -> a value in percent for each seed, in rising order of x
+
+PRINTED = {
+    "sec": (published.RETRIEVAL_METRICS["cars196"], published.SEC_ABLATION),
+    "l2reg": (published.L2REG_METRICS, published.L2REG_ABLATION),
+    "sec-ema": (published.RHO_METRICS, published.RHO_ABLATION),
+}
+"""Constraint -> metrics and what the paper printed by strength, for Cars196 and the triplet loss."""
+
+
+def strength(record: Record) -> float:
+    """What an ablation varies: rho of SEC-EMA, else eta."""
+    return float(record.recipe["constraint"]["rho" if words.arm(record.recipe) == "sec-ema" else "eta"])
+
+
+def points(records: Iterable[Record], metric: str, by: str = "strength") -> Points:
+    """A metric of runs in percent by their `strength` or learning `rate`; those that diverged have none."""
+    found: Points = {}
+    for record in records:
+        if metric in record.last:
+            x = strength(record) if by == "strength" else words.rate(record.recipe)
+            found.setdefault(x, []).append(100 * record.last[metric])
+    return dict(sorted(found.items()))
+
+
+def printed(arm: str, metric: str) -> tuple[dict[float, float], float | None]:
+    """The paper's numbers for a constraint by strength, and for none, in percent; empty where it has none."""
+    names, rows = PRINTED.get(arm, ((), {}))
+    if metric not in names:
+        return {}, None
+    column = names.index(metric)
+    values = {float(x or 0): row[column] for x, row in rows.items()}
+    base = values.pop(0.0, None)
+    return dict(sorted(values.items())), base
+
+
+def ablation(runs: list[Path], out: Path, metrics: Sequence[str] = ("recall@1", "nmi", "f1")) -> list[Path]:
+    """Draw metrics against eta, or rho for SEC-EMA: a row for each constraint, no constraint as a level."""
+    records = read_all(runs, finished=True)
+    swept = sorted({words.arm(record.recipe) for record in records} - {"none", "balanced"}, key=words.place)
+    if not swept:
+        raise ValueError("an ablation needs runs with a constraint, such as those of `isosphere reproduce table2`")
+    papers = {(r.recipe["data"].get("name"), r.recipe["loss"]["kind"]) for r in records} == {("cars196", "Triplet")}
+    title = f"Strength of the constraint\n{words.about([record.recipe for record in records])}"
+    with style.sheet(out, title, len(swept), len(metrics), size=(3.8, 2.9)) as (figure, panels):
+        for number, panel in enumerate(panels):
+            arm, metric = swept[number // len(metrics)], metrics[number % len(metrics)]
+            name, what = words.arm_words(arm), "ρ" if arm == "sec-ema" else "η"
+            its = points((r for r in records if words.arm(r.recipe) == arm), metric)
+            theirs, level = printed(arm, metric) if papers else ({}, None)
+            places = sorted(its.keys() | theirs.keys())  # drawn side by side: 0.9 and 1 would overlap on any scale
+            beside = {places.index(x): values for x, values in its.items()}
+            means_and_seeds(panel, beside, style.ARM_COLOURS.get(arm, style.BLACK), "-", name)
+            base = points((r for r in records if words.arm(r.recipe) == "none"), metric)
+            for values in base.values():
+                panel.axhline(
+                    np.mean(values), color=style.ARM_COLOURS["none"], linestyle="--", label=words.ARMS["none"]
+                )
+            if theirs:
+                look = {"color": style.GREY, "markerfacecolor": "none", "label": "the paper's, BN-Inception"}
+                panel.plot([places.index(x) for x in theirs], list(theirs.values()), ":o", **look)
+                panel.axhline(
+                    level, color=style.GREY, linestyle=":", linewidth=1, label="the paper's without constraint"
+                )
+            panel.set_xticks(range(len(places)), [f"{place:g}" for place in places])
+            panel.set_xlabel(f"{what} of {name}")
+            panel.set_ylabel(f"{words.metric(metric)} (%)")
+        style.legend_below(figure, panels)
+    return style.files(out)
+
+
+def rates(runs: list[Path], out: Path, metric: str = "recall@1") -> list[Path]:
+    """Draw a metric against the learning rate of the head: a line for each constraint, the seeds as points."""
+    records = read_all(runs, finished=True)
+    groups = _grouped(records)
+    title = f"{words.metric(metric)} against the learning rate\n{words.about([record.recipe for record in records])}"
+    rows, columns = style.rows_of(len(groups), 3)
+    with style.sheet(out, title, rows, columns, size=(5.6, 3.8)) as (figure, panels):
+        for panel, (name, its) in zip(panels, groups.items(), strict=False):
+            labels = words.labels([record.recipe for record in its], without=("rate", "seed"))
+            looks = style.looks(labels, [words.arm(r.recipe) for r in its], [words.loss(r.recipe) for r in its])
+            for label in dict.fromkeys(labels):
+                chosen = [record for record, own in zip(its, labels, strict=True) if own == label]
+                diverged = sum(not record.last for record in chosen)
+                told = f"{label}, {diverged} diverged" if diverged else label
+                means_and_seeds(panel, points(chosen, metric, "rate"), *looks[label], told)
+            _marked(panel, {words.rate(record.recipe) for record in its}, "learning rate of the head")
+            panel.set_ylabel(f"{words.metric(metric)} (%): mean (line) and seeds (points)")
+            if len(groups) > 1:
+                panel.set_title(name)
+        for panel in panels[len(groups) :]:
+            panel.set_axis_off()
+        style.legend_below(figure, panels)
+    return style.files(out)
+
+
+def trials(runs: list[Path], out: Path, metric: str = "map@r") -> list[Path]:
+    """Draw what trials scored against the learning rate: a panel for each loss, a line for each strength of an arm."""
+    records = read_all(runs, "trials", finished=True)
+    groups = _grouped(records)
+    title = f"Trials: {words.metric(metric)} by learning rate, a star at the best of each constraint\n"
+    title += words.about([record.recipe for record in records])
+    rows, columns = style.rows_of(len(groups), 4)
+    with style.sheet(out, title, rows, columns, size=(3.6, 3.4), sharey="row") as (figure, panels):
+        for panel, (name, its) in zip(panels, groups.items(), strict=False):
+            for arm in dict.fromkeys(words.arm(record.recipe) for record in its):
+                own = [record for record in its if words.arm(record.recipe) == arm]
+                colour = style.ARM_COLOURS.get(arm, style.BLACK)
+                group, field, sign = ("optimiser", "weight_decay", "weight decay") if arm == "none" else (
+                    "constraint", "eta", "η")  # fmt: skip
+                values = sorted({record.recipe[group][field] for record in own})
+                for number, value in enumerate(values):
+                    chosen = [record for record in own if record.recipe[group][field] == value]
+                    told = f"{words.arm_words(arm)}, {sign} {value:g}"
+                    line = style.LINES[number % len(style.LINES)]
+                    means_and_seeds(panel, points(chosen, metric, "rate"), colour, line, told)
+                best = max(own, key=lambda record: record.last.get(metric, -1.0))
+                if metric in best.last:
+                    place = words.rate(best.recipe), 100 * best.last[metric]
+                    panel.plot(*place, "*", color=colour, markersize=11, markeredgecolor="white")
+            _marked(panel, {words.rate(record.recipe) for record in its}, "learning rate of the head")
+            panel.set_title(name)
+        for panel in panels[::columns]:
+            panel.set_ylabel(f"{words.metric(metric)} (%)")
+        for panel in panels[len(groups) :]:
+            panel.set_axis_off()
+        style.legend_below(figure, panels)
+    return style.files(out)
+
+
+def means_and_seeds(panel: "Axes", its: Points, colour: str, line: str, label: str) -> None:
+    """A line through the means; where there are several seeds, each as a small point."""
+    many = any(len(values) > 1 for values in its.values())
+    means = [float(np.mean(values)) for values in its.values()]
+    panel.plot(list(its), means, color=colour, linestyle=line, marker="" if many else "o", label=label)
+    if many:
+        seeds = [(x, value) for x, values in its.items() for value in values]
+        panel.plot(*zip(*seeds, strict=True), "o", color=colour, markersize=4, alpha=0.6, markeredgewidth=0)
+
+
+def _grouped(records: Sequence[Record]) -> dict[str, list[Record]]:
+    """By loss and, where there are several, by data set; constraints in their usual order."""
+    alone = len({words.dataset(record.recipe) for record in records}) == 1
+    groups: dict[str, list[Record]] = {}
+    for record in records:
+        loss = words.loss(record.recipe)
+        groups.setdefault(loss if alone else f"{words.dataset(record.recipe)}, {loss}", []).append(record)
+    return {name: sorted(its, key=lambda record: words.place(words.arm(record.recipe))) for name, its in groups.items()}
+
+
+def _marked(panel: "Axes", places: Iterable[float], name: str) -> None:
+    """A logarithmic axis with a tick at each place and nowhere else."""
+    ticks = sorted(place for place in places if place > 0)
+    panel.set_xscale("log")
+    panel.set_xticks(ticks, [f"{tick:g}" for tick in ticks], rotation=30 if len(ticks) > 4 else 0)
+    panel.set_xticks([], minor=True)
+    panel.set_xlabel(name)

@@ -1,0 +1,62 @@
+"""Where the strongest channels of the last layer look, for a few images and one run beside another (Fig. 8)."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from isosphere.figures import style, words
+from isosphere.figures.runs import read_recipe
+
+CHANNELS = 6
+
+
+def strongest(maps: np.ndarray, count: int = CHANNELS) -> np.ndarray:
+    """The channels of largest mean activation of each image, strongest first, (K, C, H, W) -> (K, count)."""
+    means = np.asarray(maps, dtype=np.float64).mean((2, 3))
+    return np.argsort(-means, axis=1, kind="stable")[:, :count]
+
+
+def feature_maps(
+    runs: list[Path],
+    out: Path,
+    maps: Sequence[np.ndarray] | None = None,
+    images: Sequence[np.ndarray] | None = None,
+    count: int = CHANNELS,
+) -> list[Path]:
+    """Draw the strongest channels over each image: `maps` (K, C, H, W) for each run, `images` K of (h, w, 3) uint8.
+
+    A row for each image and run, so that runs stand under each other; each map is scaled to its own largest value.
+    """
+    if not runs or maps is None or images is None:
+        raise ValueError("feature maps need runs, the maps (K, C, H, W) of the last layer for each, and the K images")
+    if len(maps) != len(runs) or any(np.ndim(its) != 4 or len(its) != len(images) for its in maps):
+        shapes = ", ".join(str(np.shape(its)) for its in maps)
+        raise ValueError(f"{len(runs)} runs and {len(images)} images need as many maps (K, C, H, W), not {shapes}")
+    if any(np.shape(its)[1] < count for its in maps):
+        raise ValueError(f"the last layer has fewer than {count} channels")
+    recipes = [read_recipe(run) for run in runs]
+    names = words.labels(recipes, [run.name for run in runs])
+    title = f"The {count} channels of the last layer with the largest mean activation, strongest first\n"
+    title += words.about(recipes)
+    chosen = [strongest(its, count) for its in maps]
+    with style.sheet(out, title, len(images) * len(runs), count + 1, size=(1.25, 1.35)) as (_, panels):
+        for number, panel in enumerate(panels):
+            row, column = divmod(number, count + 1)
+            picture, run = divmod(row, len(runs))
+            image = np.asarray(images[picture])
+            height, width = image.shape[:2]
+            panel.set(xticks=[], yticks=[])
+            panel.grid(False)
+            panel.imshow(image, extent=(0, width, height, 0))
+            if column == 0:
+                panel.set_ylabel("\n".join(names[run].split(" (")).replace(")", ""), fontsize=7)
+                continue
+            channel = int(chosen[run][picture, column - 1])
+            values = np.asarray(maps[run][picture, channel], dtype=np.float64)
+            heat = panel.imshow(
+                values, cmap="viridis", alpha=0.6, extent=(0, width, height, 0), interpolation="bilinear"
+            )
+            heat.set_clim(min(values.min(), 0.0), max(values.max(), 1e-12))
+            panel.set_title(f"channel {channel}", fontsize=7)
+    return style.files(out)

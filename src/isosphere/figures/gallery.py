@@ -1,0 +1,114 @@
+"""The nearest test images of a few queries, right or wrong, for one run beside another (Fig. 9)."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from isosphere.figures import style, words
+from isosphere.figures.runs import read_embeddings, read_recipe
+from isosphere.metrics.neighbours import checked_embeddings
+from isosphere.sphere import cosines
+
+
+def nearest(embeddings: np.ndarray, queries: Sequence[int], count: int = 3) -> tuple[np.ndarray, np.ndarray]:
+    """The `count` nearest of all others by cosine: indices (Q, count) and cosines (Q, count), best first."""
+    everything = checked_embeddings(torch.from_numpy(embeddings))
+    if count >= len(everything):
+        raise ValueError(f"{len(everything)} test images have no {count} others to retrieve")
+    rows = torch.as_tensor(list(queries))
+    scores = cosines(everything[rows], everything)
+    scores[torch.arange(len(rows)), rows] = -torch.inf  # self
+    best = scores.sort(dim=1, descending=True, stable=True)
+    return best.indices[:, :count].numpy(), best.values[:, :count].numpy()
+
+
+def evenly(labels: np.ndarray, count: int) -> list[int]:
+    """Queries that nobody picked: the middle image of classes spread evenly over all that have two images or more."""
+    classes, sizes = np.unique(labels, return_counts=True)
+    classes = classes[sizes > 1]
+    if not len(classes):
+        raise ValueError("no test class has two images: nothing can be retrieved")
+    chosen = classes[np.linspace(0, len(classes) - 1, min(count, len(classes))).round().astype(int)]
+    return [int(places[len(places) // 2]) for places in (np.flatnonzero(labels == label) for label in chosen)]
+
+
+def gallery(
+    runs: list[Path],
+    out: Path,
+    queries: Sequence[int] = (),
+    count: int = 3,
+    images: Sequence[Any] | None = None,
+) -> list[Path]:
+    """Draw queries, a row each, and what each run retrieves for them, framed as right or wrong.
+
+    Without `queries` six are spread over the classes. `images[i]` is test image i as (H, W) or (H, W, 3); without them
+    the files that test_paths.txt of a run names are read.
+    """
+    if not runs:
+        raise ValueError("the gallery needs at least one run folder")
+    recipes, found = [read_recipe(run) for run in runs], [read_embeddings(run) for run in runs]
+    labels = found[0][1]
+    for run, (_, others) in zip(runs, found, strict=True):
+        if not np.array_equal(labels, others):
+            raise ValueError(f"{run} and {runs[0]} have different test images, so they have no common gallery")
+    queries = list(queries) or evenly(labels, 6)
+    if not all(0 <= query < len(labels) for query in queries):
+        raise ValueError(f"queries are numbers of test images, 0 to {len(labels) - 1}, not {queries}")
+    pictures = Files(runs, len(labels)) if images is None else images
+    names = words.labels(recipes, [run.name for run in runs])
+    results = [nearest(embeddings, queries, count) for embeddings, _ in found]
+    title = f"The {count} nearest test images: ✓ of the query's class (solid green), ✗ of another (dashed red)\n"
+    title += words.about(recipes)
+    columns = 1 + count * len(runs)
+    with style.sheet(out, title, len(queries), columns, size=(1.25, 1.45)) as (_, panels):
+        for row, query in enumerate(queries):
+            line = panels[row * columns : (row + 1) * columns]
+            _show(line[0], pictures[query], f"query\nclass {labels[query]}", style.BLACK, "-")
+            for number, (indices, scores) in enumerate(results):
+                for place in range(count):
+                    index, right = int(indices[row, place]), labels[indices[row, place]] == labels[query]
+                    told = f"{'✓' if right else '✗'} {scores[row, place]:.2f}"
+                    look = (style.RIGHT, "-") if right else (style.WRONG, (0, (3, 2)))
+                    _show(line[1 + number * count + place], pictures[index], told, *look)
+                if row == 0:
+                    middle = line[1 + number * count + (count - 1) // 2]
+                    middle.set_title(f"{names[number]}\n{middle.get_title()}", fontsize=8)
+    return style.files(out)
+
+
+class Files:
+    """The test images as files, from test_paths.txt of the first run that has it: a path a line, in their order."""
+
+    def __init__(self, runs: list[Path], size: int) -> None:
+        lists = [run / "test_paths.txt" for run in runs if (run / "test_paths.txt").is_file()]
+        if not lists:
+            raise ValueError(
+                f"{runs[0]} has no test_paths.txt: the file of each test image, one a line in the order of the test "
+                "embeddings; write it, or give the images themselves"
+            )
+        self.paths = lists[0].read_text(encoding="utf-8").splitlines()
+        if len(self.paths) != size:
+            raise ValueError(f"{lists[0]} names {len(self.paths)} files, but there are {size} test embeddings")
+
+    def __getitem__(self, index: int) -> np.ndarray:
+        from PIL import Image, ImageOps
+
+        try:
+            with Image.open(self.paths[index]) as opened:
+                picture = ImageOps.exif_transpose(opened).convert("RGB")
+        except (OSError, ValueError) as error:
+            raise ValueError(f"cannot read the test image {self.paths[index]}: {error}") from error
+        picture.thumbnail((256, 256))
+        return np.asarray(picture)
+
+
+def _show(panel: Any, picture: np.ndarray, told: str, colour: str, line: Any) -> None:
+    panel.imshow(np.asarray(picture), cmap="gray" if np.ndim(picture) == 2 else None)
+    panel.set_title(told, fontsize=8)
+    panel.set(xticks=[], yticks=[])
+    panel.grid(False)
+    for spine in panel.spines.values():
+        spine.set(visible=True, color=colour, linewidth=2.5, linestyle=line)

@@ -1,0 +1,61 @@
+"""A map of the embedding space: directions of test images on their two principal axes.
+
+Principal axes and not t-SNE: they are the same for every seed and need no other package, and distances on them mean
+what they mean on the sphere, as far as two axes can tell.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from isosphere.figures import style, words
+from isosphere.figures.runs import read_embeddings, read_recipe
+from isosphere.sphere import directions
+
+MARKERS = "os^DvPX"
+
+
+def principal_map(embeddings: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Centred directions on their two principal axes, (N, D) -> (N, 2), and the share of variance of each, (2,)."""
+    unit = directions(torch.from_numpy(embeddings).double())
+    if unit.shape[0] < 2 or unit.shape[1] < 2:
+        raise ValueError(f"a map needs at least two embeddings of two dimensions, not {tuple(unit.shape)}")
+    centred = unit - unit.mean(0)
+    values, axes = torch.linalg.eigh(centred.T @ centred)  # rising
+    axes = axes[:, -2:].flip(1)
+    # An axis has no sign of its own: its largest component points up, so that a map is the same every time.
+    axes = axes * axes.gather(0, axes.abs().argmax(0, keepdim=True)).sign()
+    return (centred @ axes).numpy(), (values[-2:].flip(0) / values.clamp(min=0).sum().clamp(min=1e-300)).numpy()
+
+
+def projection(runs: list[Path], out: Path, classes: int = 6) -> list[Path]:
+    """Draw a map for each run, with a few classes, evenly chosen in their order, in colours and the rest in grey."""
+    if not runs:
+        raise ValueError("the map needs at least one run folder")
+    if not 1 <= classes <= len(MARKERS):
+        raise ValueError(f"a map can tell 1 to {len(MARKERS)} classes apart, not {classes}")
+    recipes, found = [read_recipe(run) for run in runs], [read_embeddings(run) for run in runs]
+    names = words.labels(recipes, [run.name for run in runs])
+    title = f"Directions of test embeddings on their principal axes\n{words.about(recipes)}"
+    rows, columns = style.rows_of(len(runs), 3)
+    with style.sheet(out, title, rows, columns, size=(4.6, 4.2)) as (figure, panels):
+        for panel, name, (embeddings, labels) in zip(panels, names, found, strict=False):
+            points, shares = principal_map(embeddings)
+            known = np.unique(labels)
+            chosen = known[np.linspace(0, len(known) - 1, min(classes, len(known))).round().astype(int)]
+            rest = ~np.isin(labels, chosen)
+            # Points are pixels also in the SVG: sixty thousand of them as text would be many megabytes.
+            panel.scatter(*points[rest].T, s=3, color="#CCCCCC", linewidths=0, rasterized=True, label="other classes")
+            for number, label in enumerate(chosen):
+                its = points[labels == label]
+                look = {"s": 20, "color": style.CYCLE[number], "marker": MARKERS[number], "linewidths": 0}
+                panel.scatter(*its.T, rasterized=True, label=f"class {label}", **look)
+            panel.set_title(name)
+            panel.set_xlabel(f"first axis ({shares[0]:.1%} of the variance)")
+            panel.set_ylabel(f"second axis ({shares[1]:.1%})")
+            panel.set(xlim=(-1.1, 1.1), ylim=(-1.1, 1.1), xticks=(-1, 0, 1), yticks=(-1, 0, 1), aspect="equal")
+        for panel in panels[len(runs) :]:
+            panel.set_axis_off()
+        style.legend_below(figure, panels)
+    return style.files(out)

@@ -1,0 +1,126 @@
+"""What a recipe is called in a figure: data set, loss and constraint in words, and labels that tell runs apart."""
+
+from collections.abc import Sequence
+from typing import Any
+
+Recipe = dict[str, Any]  # as recipe.json holds it
+
+DATASETS = {
+    "cub200": "CUB-200-2011",
+    "cars196": "Cars196",
+    "sop": "Stanford Online Products",
+    "inshop": "In-Shop",
+    "cifar10": "CIFAR-10",
+    "cifar100": "CIFAR-100",
+}
+LOSSES = {
+    "MultiSimilarity": "multi-similarity",
+    "SemiHard": "semi-hard triplet",
+    "NPair": "N-pair",
+    "Triplet": "triplet",
+    "Contrastive": "contrastive",
+    "NTXent": "NT-Xent",
+    "ProxyAnchor": "Proxy-Anchor",
+}
+ARMS = {
+    "none": "no constraint",
+    "l2reg": "L2-reg",
+    "sec": "SEC",
+    "sec-ema": "SEC-EMA",
+    "sec-relative": "relative SEC",
+    "sec-initial": "SEC, initial radius",
+    "sec-fixed": "SEC, fixed radius",
+    "balanced": "balanced directions",
+}
+METRICS = {"recall@1": "R@1", "map@r": "MAP@R", "nmi": "NMI", "f1": "F1", "r_precision": "R-precision"}
+
+
+def dataset(recipe: Recipe) -> str:
+    """The data set; one whose test images are training classes says so."""
+    data = recipe.get("data", {})
+    kind = data.get("kind", "unknown data")
+    name = data.get("name") or ("rendered characters" if kind == "Rendered" else data.get("root") or kind)
+    name = DATASETS.get(name, str(name).rstrip("/").split("/")[-1])
+    return f"{name} (held-out training classes)" if data.get("held_out") else name
+
+
+def loss(recipe: Recipe) -> str:
+    """The loss."""
+    kind = recipe.get("loss", {}).get("kind", "unknown")
+    return LOSSES.get(kind, kind)
+
+
+def arm(recipe: Recipe) -> str:
+    """The constraint, by the name that it has in the tables."""
+    constraint = recipe.get("constraint", {})
+    if constraint.get("balanced"):
+        return "balanced"
+    if not constraint.get("eta"):
+        return "none"
+    radius = constraint.get("radius", "batch")
+    if radius == 0:
+        return "l2reg"
+    name = {"batch": "sec", "ema": "sec-ema", "initial": "sec-initial"}.get(radius, "sec-fixed")
+    return name.replace("sec", "sec-relative", 1) if constraint.get("relative") else name
+
+
+def arm_words(name: str) -> str:
+    """A constraint's name in words; one without words keeps its name."""
+    return ARMS.get(name, name)
+
+
+def place(name: str) -> int:
+    """Where a constraint stands in a legend."""
+    return list(ARMS).index(name) if name in ARMS else len(ARMS)
+
+
+def constraint(recipe: Recipe) -> str:
+    """The constraint in words with its strength."""
+    values = recipe.get("constraint", {})
+    words = arm_words(arm(recipe))
+    if arm(recipe) == "sec-fixed":
+        words += f" {values['radius']:g}"
+    return f"{words} (η {values['eta']:g})" if values.get("eta") and not values.get("balanced") else words
+
+
+def rate(recipe: Recipe) -> float:
+    """The learning rate of the head; NaN if the recipe has none."""
+    return float(recipe.get("optimiser", {}).get("lr", "nan"))
+
+
+def metric(name: str) -> str:
+    """A metric as it is printed."""
+    return METRICS.get(name, name.replace("recall@", "R@"))
+
+
+def labels(recipes: Sequence[Recipe], names: Sequence[str] = (), without: Sequence[str] = ()) -> list[str]:
+    """A label for each: the constraint, and of the rest what differs, less what is told elsewhere (`without`).
+
+    Labels that are still the same are parted by `names`, if there are any.
+    """
+    others = {
+        "loss": loss,
+        "data": dataset,
+        "rate": lambda recipe: f"lr {rate(recipe):g}",
+        "rho": lambda recipe: f"ρ {recipe['constraint']['rho']:g}" if "ema" in arm(recipe) else "",
+        "decay": lambda recipe: f"weight decay {recipe.get('optimiser', {}).get('weight_decay', 0):g}",
+        "model": lambda recipe: recipe.get("model", {}).get("backbone", ""),
+        "steps": lambda recipe: f"{recipe.get('loop', {}).get('steps', 0):,} steps",
+        "seed": lambda recipe: f"seed {recipe.get('seed', 0)}",
+    }
+    parts = [[constraint(recipe) for recipe in recipes]]
+    for part, say in others.items():
+        said = [say(recipe) for recipe in recipes]
+        if part not in without and len(set(said)) > 1:
+            parts.append(said)
+    found = [", ".join(filter(None, words)) for words in zip(*parts, strict=True)]
+    if names and len(set(found)) < len(found):
+        found = [f"{label}, {name}" for label, name in zip(found, names, strict=True)]
+    return found
+
+
+def about(recipes: Sequence[Recipe]) -> str:
+    """What all have in common: "CUB-200-2011, triplet loss"; data sets that differ are all named."""
+    sets = list(dict.fromkeys(map(dataset, recipes)))
+    losses = set(map(loss, recipes))
+    return " and ".join(sets) + (f", {losses.pop()} loss" if len(losses) == 1 else "")

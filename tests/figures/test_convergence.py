@@ -1,0 +1,46 @@
+"""Curves over steps, from run folders and files of results."""
+
+import json
+
+import pytest
+
+from isosphere.figures import convergence
+from isosphere.figures.runs import read_run
+
+
+def test_curves_are_what_was_logged(make_run):
+    record = read_run(make_run())
+    assert convergence.metric_curve(record) == ([0, 10, 20], pytest.approx([30, 40, 50]))
+    assert convergence.metric_curve(record, "map@r") == ([0, 10, 20], pytest.approx([10, 15, 20]))
+    assert convergence.norm_curve(record, "mean") == ([5, 15, 25], [8.0, 18.0, 28.0])
+    assert convergence.norm_curve(record, "variance") == ([5, 15, 25], [0.5, 0.5, 0.5])
+
+
+def test_a_panel_for_each_learning_rate_and_one_label_for_all_seeds(make_run, tmp_path):
+    runs = [make_run(f"{lr}-{arm}-{seed}", f"cars196-ms{arm}", optimiser_lr=lr, seed=seed)
+            for lr in (1e-5, 4e-5) for arm in ("", "-sec") for seed in (0, 1)]  # fmt: skip
+    text = convergence.convergence(runs, tmp_path / "c")[1].read_text()
+    for once in ("learning rate 1e-05", "learning rate 4e-05", ">no constraint<", ">SEC (η 1)<"):
+        assert text.count(once) == 1
+    assert "seed" not in text and "training step" in text and "R@1 (%)" in text and "Cars196, multi-similarity" in text
+
+
+def test_three_panels_for_constraints(make_run, tmp_path):
+    runs = [make_run(arm or "none", f"cars196-triplet{arm}") for arm in ("-l2reg", "-sec", "-sec-initial")]
+    text = convergence.constraints(runs, tmp_path / "c")[1].read_text()
+    for word in ("R@1 on test images (%)", "mean norm in a batch", "variance of the norms", "L2-reg", "initial radius"):
+        assert word in text
+
+
+def test_curves_of_a_file_of_results(make_run, recipe_dict, tmp_path):
+    tests = [{"step": 0, "recall@1": 0.1}, {"step": 5, "recall@1": 0.2}]
+    record = {"cell": "c", "arm": "none", "recipe": recipe_dict(), "last": {"recall@1": 0.2}, "tests": tests}
+    path = tmp_path / "results.json"
+    path.write_text(json.dumps({"runs": [record | {"norms": [[1, 0.5, 7.0, 2.0]]}], "trials": []}))
+    assert [file.name for file in convergence.constraints([path], tmp_path / "c")] == ["c.png", "c.svg"]
+    path.write_text(json.dumps({"runs": [record | {"tests": []}], "trials": []}))
+    with pytest.raises(ValueError, match="no course of recall@1: draw it from its run folder"):
+        convergence.convergence([path], tmp_path / "c")
+    path.write_text(json.dumps({"runs": [record], "trials": []}))
+    with pytest.raises(ValueError, match="no line with norms"):
+        convergence.constraints([path], tmp_path / "c")

@@ -1,0 +1,131 @@
+"""Retrievals, feature maps and sketches: what is chosen and what angles are drawn, against loops and geometry."""
+
+import math
+import xml.etree.ElementTree as ET
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from isosphere.figures import feature_maps, gallery, sketches
+
+
+def test_nearest_match_a_loop_without_self():
+    rng = np.random.default_rng(0)
+    embeddings = rng.normal(size=(15, 4))
+    embeddings[7] = 3 * embeddings[2]  # the same direction
+    indices, scores = gallery.nearest(embeddings, [2, 5, 14], 3)
+    for row, query in enumerate((2, 5, 14)):
+        ranked = []
+        for other in range(15):
+            if other != query:
+                lengths = np.linalg.norm(embeddings[query]) * np.linalg.norm(embeddings[other])
+                ranked.append((-float(embeddings[query] @ embeddings[other]) / lengths, other))
+        best = sorted(ranked)[:3]
+        assert list(indices[row]) == [other for _, other in best]
+        assert scores[row] == pytest.approx([-score for score, _ in best])
+    assert indices[0, 0] == 7
+    with pytest.raises(ValueError, match="no 15 others"):
+        gallery.nearest(embeddings, [0], 15)
+
+
+def test_queries_are_spread_over_classes_that_can_be_right():
+    labels = np.array([0, 1, 1, 2, 2, 2, 3, 4, 4])
+    assert gallery.evenly(labels, 3) == [2, 4, 8]
+    assert gallery.evenly(labels, 9) == [2, 4, 8]
+    with pytest.raises(ValueError, match="two images"):
+        gallery.evenly(np.arange(4), 2)
+
+
+def test_the_gallery_reads_files_and_marks_right_and_wrong(make_run, tmp_path):
+    runs = [make_run("a", seed=1), make_run("b", "cub200-triplet-sec", seed=2)]
+    with pytest.raises(ValueError, match="no test_paths.txt.*one a line in the order of the test embeddings"):
+        gallery.gallery(runs, tmp_path / "g")
+    for number in range(24):
+        Image.fromarray(np.full((6, 8, 3), 10 * number, np.uint8)).save(tmp_path / f"{number}.png")
+    paths = [str(tmp_path / f"{number}.png") for number in range(24)]
+    (runs[1] / "test_paths.txt").write_text("\n".join(paths))
+    text = gallery.gallery(runs, tmp_path / "g", queries=[0, 9])[1].read_text()
+    labels = np.load(runs[0] / "test_embeddings.npz")["labels"]
+    right = 0
+    for run in runs:
+        indices, _ = gallery.nearest(gallery.read_embeddings(run)[0], [0, 9])
+        right += int((labels[indices] == labels[[0, 9]][:, None]).sum())
+    texts = ["".join(node.itertext()) for node in ET.fromstring(text).iter("{http://www.w3.org/2000/svg}text")]
+    assert sum(told.startswith("✓") for told in texts) == right
+    assert sum(told.startswith("✗") for told in texts) == 12 - right
+    assert "class 0" in text and "class 2" in text
+    (runs[1] / "test_paths.txt").write_text("\n".join(paths[:5]))
+    with pytest.raises(ValueError, match="names 5 files, but there are 24"):
+        gallery.gallery(runs, tmp_path / "g")
+    (runs[1] / "test_paths.txt").write_text("\n".join(["gone.png"] * 24))
+    with pytest.raises(ValueError, match="cannot read the test image gone.png"):
+        gallery.gallery(runs, tmp_path / "g")
+    with pytest.raises(ValueError, match="0 to 23"):
+        gallery.gallery(runs, tmp_path / "g", queries=[24], images=[])
+
+
+def test_runs_with_other_test_images_have_no_common_gallery(make_run, tmp_path):
+    runs = [make_run("a"), make_run("b", "cub200-triplet-sec")]
+    np.savez(runs[1] / "test_embeddings.npz", embeddings=np.ones((4, 2)), labels=np.array([0, 0, 1, 1]), scale=1.0)
+    with pytest.raises(ValueError, match="different test images"):
+        gallery.gallery(runs, tmp_path / "g", images=np.zeros((24, 4, 4)))
+
+
+def test_strongest_channels_match_a_loop():
+    maps = np.random.default_rng(0).normal(size=(3, 9, 4, 5))
+    found = feature_maps.strongest(maps, 6)
+    for image in range(3):
+        means = [sum(float(v) for v in maps[image, c].flat) / 20 for c in range(9)]
+        assert list(found[image]) == sorted(range(9), key=lambda c: -means[c])[:6]
+
+
+def test_feature_maps_are_drawn_or_refused(make_run, tmp_path):
+    runs = [make_run("a"), make_run("b", "cub200-triplet-sec")]
+    maps = [np.random.default_rng(seed).random((1, 8, 4, 4), dtype=np.float32) for seed in (0, 1)]
+    images = np.zeros((1, 16, 20, 3), np.uint8)
+    text = feature_maps.feature_maps(runs, tmp_path / "f", maps=maps, images=images)[1].read_text()
+    for its in maps:
+        assert f"channel {feature_maps.strongest(its)[0, 0]}" in text
+    assert text.count(">channel ") == 12 and "6 channels of the last layer" in text
+    with pytest.raises(ValueError, match="need runs, the maps"):
+        feature_maps.feature_maps(runs, tmp_path / "f")
+    with pytest.raises(ValueError, match=r"2 runs and 1 images.*not \(1, 8, 4, 4\)"):
+        feature_maps.feature_maps(runs, tmp_path / "f", maps=maps[:1], images=images)
+    with pytest.raises(ValueError, match="fewer than 9 channels"):
+        feature_maps.feature_maps(runs, tmp_path / "f", maps=maps, images=images, count=9)
+
+
+def angle(first, second):
+    return math.degrees(math.acos(float(first @ second) / float(first.norm() * second.norm())))
+
+
+def test_turns_fall_with_the_norm_as_the_propositions_say():
+    lengths = torch.tensor([0.5, 1.0, 2.0, 4.0], dtype=torch.float64)
+    for gradient, power in (("loss", 2), ("equal", 1)):
+        tangents = torch.tan(sketches.angles_by_norm(lengths, gradient).deg2rad())
+        assert tangents == pytest.approx(0.5 / lengths**power)
+    moved = torch.tensor([2.0, 0.5 * 0.5], dtype=torch.float64)  # f - lr * g, with g = (0, -1 / |f|)
+    expected = angle(torch.tensor([1.0, 0.0], dtype=torch.float64), moved)
+    assert float(sketches.angles_by_norm(lengths)[2]) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("length", "less"), [(1.2, True), (2.8, False)])
+def test_sec_turns_short_embeddings_less_and_long_ones_more(length, less):
+    step = sketches.sec_update(length, radius=2.0, eta=0.5)
+    embedding = torch.tensor([length, 0.0], dtype=torch.float64, requires_grad=True)
+    (0.5 * (embedding.norm() - 2.0) ** 2).backward()
+    assert torch.equal(step.penalty, embedding.grad)
+    assert step.angle_without == pytest.approx(angle(step.embedding, step.without))
+    assert step.angle_with == pytest.approx(angle(step.embedding, step.with_sec))
+    assert (step.angle_with < step.angle_without) == less
+    assert abs(float(step.with_sec.norm()) - 2.0) < abs(float(step.without.norm()) - 2.0)
+
+
+def test_sketches_tell_their_angles(tmp_path):
+    step = sketches.sec_update(1.2)
+    text = sketches.sec([], tmp_path / "s")[1].read_text()
+    assert f"{step.angle_without:.1f}° without SEC, {step.angle_with:.1f}° with SEC" in text
+    text = sketches.turn([], tmp_path / "t")[1].read_text()
+    assert "Δθ = 26.6°" in text and "1 / |f|²" in text

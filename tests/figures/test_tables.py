@@ -1,0 +1,118 @@
+"""Figures of tables: strengths, learning rates, trials, pooled differences."""
+
+import numpy as np
+import pytest
+
+from isosphere import tables
+from isosphere.figures import ablations, differences
+from isosphere.figures.runs import read_all
+from isosphere.recipes import published
+
+
+def rates_file(make_results, recipe_dict, **more):
+    """Three rates, three arms, two seeds; relative SEC diverges once."""
+    rng, records = np.random.default_rng(0), []
+    for lr in (1e-4, 1e-5, 3e-5):
+        for arm, suffix in (("none", ""), ("sec", "-sec"), ("sec-relative", "-sec-relative")):
+            for seed in (0, 1):
+                recipe = recipe_dict(f"cub200-ms{suffix}", optimiser_lr=lr, seed=seed)
+                last = {"recall@1": float(rng.uniform(0.5, 0.7)), "map@r": 0.2}
+                diverged = (arm, seed, lr) == ("sec-relative", 1, 1e-4)
+                records.append((f"cub200-ms-lr{lr:g}", arm, recipe, {} if diverged else last))
+    return make_results(runs=records, **more)
+
+
+def test_points_by_rate_are_means_over_seeds_without_those_that_diverged(make_results, recipe_dict, tmp_path):
+    path = rates_file(make_results, recipe_dict)
+    records = [record for record in read_all([path]) if record.arm == "sec-relative"]
+    found = ablations.points(records, "recall@1", "rate")
+    assert list(found) == [1e-5, 3e-5, 1e-4] and list(map(len, found.values())) == [2, 2, 1]
+    for lr, values in found.items():
+        expected = [100 * r.last["recall@1"] for r in records if r.recipe["optimiser"]["lr"] == lr and r.last]
+        assert values == expected
+    text = ablations.rates([path], tmp_path / "r")[1].read_text()
+    assert "1 diverged" in text and "learning rate of the head" in text and "R@1 (%)" in text and "3e-05" in text
+    assert text.index(">no constraint<") < text.index(">SEC (")
+
+
+def test_an_ablation_shows_the_papers_numbers_only_for_its_own_task(make_results, recipe_dict, tmp_path):
+    def file(dataset):
+        rows = [("none", "none", recipe_dict(f"{dataset}-triplet"), {"recall@1": 0.6})]
+        for eta in (0.1, 1.0):
+            recipe = recipe_dict(f"{dataset}-triplet-sec", constraint_eta=eta)
+            rows.append(("cell", f"eta{eta}", recipe, {"recall@1": 0.6 + eta / 10}))
+        for rho in (0.1, 0.5):
+            recipe = recipe_dict(f"{dataset}-triplet-sec-ema", constraint_rho=rho, constraint_eta=0.5)
+            rows.append(("cell", f"rho{rho}", recipe, {"recall@1": rho}))
+        return make_results(runs=rows, name=f"{dataset}.json")
+
+    cars = file("cars196")
+    ema = [record for record in read_all([cars]) if record.arm.startswith("rho")]
+    assert ablations.points(ema, "recall@1") == {0.1: [10.0], 0.5: [50.0]}
+    text = ablations.ablation([cars], tmp_path / "a", metrics=["recall@1"])[1].read_text()
+    assert "the paper's" in text and "η of SEC" in text and "ρ of SEC-EMA" in text and "no constraint" in text
+    text = ablations.ablation([file("cub200")], tmp_path / "b", metrics=["recall@1"])[1].read_text()
+    assert "the paper's" not in text
+
+
+def test_printed_numbers_are_the_published_ones():
+    values, base = ablations.printed("sec", "recall@1")
+    assert values == {0.1: 66.72, 0.5: 67.89, 1.0: 64.97, 1.5: 57.72} and base == 60.79
+    values, base = ablations.printed("sec-ema", "nmi")
+    assert values == {rho: row[0] for rho, row in published.RHO_ABLATION.items() if rho} and base == 56.49
+    assert ablations.printed("l2reg", "recall@1") == ({5e-5: 61.48, 1e-4: 63.02, 5e-4: 61.35, 1e-3: 57.16}, 60.84)
+    assert ablations.printed("balanced", "recall@1") == ({}, None) == ablations.printed("l2reg", "map@r")
+
+
+def test_an_ablation_of_nothing_is_refused(make_run, tmp_path):
+    with pytest.raises(ValueError, match="needs runs with a constraint"):
+        ablations.ablation([make_run()], tmp_path / "a")
+
+
+def test_trials_are_drawn_from_trials_alone(make_results, recipe_dict, tmp_path):
+    records = []
+    for lr in (1e-5, 2e-5):
+        for decay in (5e-4, 2.5e-3):
+            recipe = recipe_dict("cub200-npair", optimiser_lr=lr, optimiser_weight_decay=decay, data_held_out=20)
+            records.append(("c", "none", recipe, {"map@r": lr * 1e4}))
+        for eta in (0.1, 0.5):
+            recipe = recipe_dict("cub200-npair-sec", optimiser_lr=lr, constraint_eta=eta, data_held_out=20)
+            records.append(("c", "sec", recipe, {"map@r": eta / 2}))
+    path = make_results(trials=records)
+    text = ablations.trials([path], tmp_path / "t")[1].read_text()
+    for word in (
+        "no constraint, weight decay 0.0025",
+        "SEC, η 0.5",
+        "held-out training classes",
+        "MAP@R (%)",
+        "N-pair",
+    ):
+        assert word in text
+    with pytest.raises(ValueError, match="holds no runs, only 8 trials"):
+        ablations.rates([path], tmp_path / "t")
+
+
+@pytest.mark.parametrize(("arm", "than"), [("sec", "none"), ("sec-relative", "none"), ("sec-relative", "sec")])
+def test_pooled_differences_are_those_of_the_printed_table(make_results, recipe_dict, arm, than):
+    records = read_all([rates_file(make_results, recipe_dict)])
+    found = differences.pooled_difference(records, "recall@1", arm, than)
+    plain = [{"cell": r.cell, "arm": r.arm, "seed": r.seed, "last": r.last} for r in records]
+    expected = tables.pooled(plain, "recall@1", arm, than)
+    numbers = (found.mean / 100, found.low / 100, found.high / 100)
+    assert numbers == pytest.approx((expected.mean, expected.low, expected.high), abs=1e-12)
+    assert sum(map(len, found.cells.values())) == expected.pairs
+
+
+def test_the_forest_has_a_row_for_each_cell_in_order(make_results, recipe_dict, tmp_path):
+    path = rates_file(make_results, recipe_dict)
+    found = differences.pooled_difference(read_all([path]), "recall@1", "sec")
+    text = differences.differences([path], tmp_path / "f")[1].read_text()
+    assert f"SEC: {found.mean:+.1f} [{found.low:+.1f}, {found.high:+.1f}]" in text
+    places = [text.index(f">cub200-ms-lr{lr:g}<") for lr in (1e-5, 3e-5, 1e-4)]
+    assert places == sorted(places) and "pooled" in text and "difference of R@1 (points)" in text
+
+
+def test_a_forest_without_pairs_is_refused(make_results, recipe_dict, tmp_path):
+    path = make_results(runs=[("a", "sec", recipe_dict("cub200-ms-sec"), {"recall@1": 0.5})])
+    with pytest.raises(ValueError, match="nothing to compare"):
+        differences.differences([path], tmp_path / "f")
