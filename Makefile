@@ -15,7 +15,10 @@ bench: .venv/ready-bench
 	$(BIN)/python benchmarks/losses.py
 	$(BIN)/python benchmarks/metrics.py
 	@if $(BIN)/python -c 'import sys, torch; sys.exit(not torch.cuda.is_available())'; then \
-		$(BIN)/python benchmarks/losses.py --device cuda && $(BIN)/python benchmarks/metrics.py --device cuda --size sop; \
+		for bench in losses "metrics --size sop" identification probe monitor; do \
+			set -- $$bench; name=$$1; shift; $(BIN)/python benchmarks/$$name.py --device cuda "$$@"; \
+		done; \
+		$(BIN)/python benchmarks/step.py; $(BIN)/python benchmarks/heads.py; \
 	fi
 
 .venv/bin/python:

@@ -22,7 +22,7 @@ ALLOWED = {
     "train": {"train", "sphere", "losses", "metrics", "data", "models", "recipes"},
     "figures": {"figures", "tables", "sphere", "metrics", "recipes"},
     "page": {"page", "tables", "figures", "sphere", "metrics", "recipes"},
-    "monitor": {"sphere"},
+    "monitor": {"monitor", "sphere"},
     "tables": set(),
     "report": {"report", "tables", "figures", "sphere", "metrics", "recipes"},
 }

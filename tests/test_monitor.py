@@ -17,7 +17,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import isosphere
 from isosphere import sphere
 from isosphere.monitor import (
-    CALM,
     FIGURES,
     NormMonitor,
     lightning_callback,
@@ -26,6 +25,7 @@ from isosphere.monitor import (
     turn_figures,
     turned,
 )  # fmt: skip
+from isosphere.monitor.alarms import CALM
 from isosphere.train.evaluate import norm_statistics
 
 pytestmark = pytest.mark.filterwarnings("ignore:step")  # alarms, where a test is not about them

@@ -1,22 +1,11 @@
-"""`NormMonitor`: what norms do to directions, seen in any PyTorch loop, in two lines, without waiting for the device.
-
-    monitor = NormMonitor(optimiser, file="norms.jsonl")
-    monitor(embeddings)  # the raw ones, between forward and backward pass
-
-A step only keeps norms and two numbers of each gradient, on the device; every so many steps the figures of all of them
-are computed at once and read in one transfer. One that could not be had is left out: the gradient's share where there
-was no backward pass, the slope of a probe whose norms are all alike.
-"""
+"""`NormMonitor`: keeps the figures of many steps on the device, reads them at once, tells them and looks for alarms."""
 
 import atexit
 import json
 import math
 import statistics
-import sys
 import warnings
-from collections.abc import Callable, Iterator
-from importlib import import_module
-from importlib.util import find_spec
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,94 +14,8 @@ import torch.distributed as dist
 from torch import Tensor
 
 from isosphere import sphere
-
-Record = dict[str, Any]
-FIGURES = (
-    "norm_mean", "norm_variance", "norm_cv", "norm_min", "norm_max",
-    "not_finite",  # how many embeddings have no finite norm; the other figures are of those that have
-    "lr_proxy_mean", "lr_proxy_cv",  # alpha / |f|^power, the learning rate of a direction if embeddings moved freely
-    "radial_share",  # of the squared gradient by the embeddings, over the batch; tangential_share is the rest
-)  # fmt: skip
-
-GROWTH = 10.0
-"""Factor on the first steps' mean norm that counts as exploding or collapsing: directions then turn 10 times (Adam) or
-100 times (SGD) slower or faster than the learning rate was chosen for. Our healthy runs stay within a factor of 5."""
-WIDE = 0.3
-"""Coefficient of variation from which norms spread: an embedding one deviation below the mean turns 1.9 times (Adam) or
-3.4 times (SGD) as far as one above it. Our runs without a constraint lie at 0.2 to 0.45, those with SEC under 0.2."""
-RADIAL = 0.01
-"""Radial share from which a loss pulls at norms: a tenth of the gradient's length. An angular loss has none, by
-Proposition 1; rounding to bfloat16 makes it 1e-6."""
-UNIT = 1e-3
-"""Distance from 1 within which norms are those of a normalised output, with room for bfloat16; training does not get
-there by itself."""
-CALM = 10
-"""Reads without an alarm's cause after which its episode is over: a figure that hovers about its limit warns once."""
-PADDING = -1.0  # in place of a norm, in the rows of batches smaller than others
-
-
-@torch.no_grad()
-def norm_record(embeddings: Tensor, gradients: Tensor | None = None) -> Tensor:
-    """What figures are made of, (N, D), and perhaps the gradients (N, D) -> (3, N); pure: a CUDA graph may hold it."""
-    lengths = sphere.norms(embeddings)
-    if gradients is None:
-        unseen = torch.full_like(lengths, torch.nan)
-        return torch.stack([lengths, unseen, unseen])
-    return torch.stack([lengths, *_pull(embeddings, gradients)])
-
-
-def _pull(embeddings: Tensor, gradients: Tensor) -> tuple[Tensor, Tensor]:
-    """Products of embeddings and gradients, and the gradients' norms, (N, D) twice -> (N,) twice."""
-    gradients = sphere.raised(gradients)
-    return (embeddings * gradients).sum(-1), sphere.norms(gradients)
-
-
-@torch.no_grad()
-def norm_figures(records: Tensor, lr: Tensor | float = 1.0, power: int = 1) -> Tensor:
-    """The FIGURES of R records, (R, 3, N) and their learning rates (R,) -> (R, 9), without reading a value.
-
-    `power` is 2 for SGD with and without momentum (Propositions 3 and 4), 1 for Adam (Proposition 5).
-    """
-    lengths, along, sizes = records.unbind(1)  # (R, N) each
-    finite, there = (lengths >= 0) & (lengths < torch.inf), lengths != PADDING
-    mean, spread = _moments(lengths, finite)
-    rate, rate_spread = _moments(lengths**-power, finite & (lengths > 0))  # a zero vector has no direction to turn
-    low, high = (torch.where(finite, lengths, edge) for edge in (torch.inf, -torch.inf))
-    radial = torch.where(lengths > 0, along / lengths, 0)
-    share = radial.square().sum(1) / torch.where(there, sizes, 0).square().sum(1)
-    lost = (there & ~finite).sum(1).to(mean.dtype)
-    found = mean, spread.square(), spread / mean, low.amin(1), high.amax(1), lost, lr * rate, rate_spread / rate, share
-    return torch.stack(found, 1)
-
-
-def _moments(values: Tensor, counted: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation of the values that count, (R, N) twice -> (R,) twice; NaN where none does."""
-    count = counted.sum(1)
-    mean = torch.where(counted, values, 0).sum(1) / count
-    variance = torch.where(counted, values - mean.unsqueeze(1), 0).square().sum(1) / count
-    return mean, variance.sqrt()
-
-
-@torch.no_grad()
-def turned(before: Tensor, after: Tensor) -> Tensor:
-    """Angle in radians between two moments of each embedding, (N, D) twice -> (N,); NaN where one has no direction."""
-    old, new = sphere.directions(before), sphere.directions(after)
-    angles = 2 * torch.atan2(sphere.norms(old - new), sphere.norms(old + new))  # exact also where arccos is blind
-    return torch.where((sphere.norms(before) > 0) & (sphere.norms(after) > 0), angles, torch.nan)
-
-
-def turn_figures(lengths: Tensor, angles: Tensor) -> dict[str, float]:
-    """Mean and variance of angles (N,), and the least-squares slope of log angle by log norm (N,) with its error."""
-    lengths, angles = lengths.double().cpu(), angles.double().cpu()
-    known = angles[angles.isfinite()]
-    able = (angles > 0) & (lengths > 0) & lengths.isfinite()
-    x, y = lengths[able].log(), angles[able].log()
-    x, y = x - x.mean(), y - y.mean()
-    slope = (x * y).sum() / x.square().sum()
-    error = ((y - slope * x).square().sum() / (len(x) - 2) / x.square().sum()).sqrt() if len(x) > 2 else math.nan
-    found = known.mean(), known.var(correction=0), slope, error
-    names = ("turn_mean", "turn_variance", "turn_slope", "turn_slope_error")
-    return {name: float(value) for name, value in zip(names, found, strict=True)}
+from isosphere.monitor.alarms import CALM, Record, alarms, proxy_power
+from isosphere.monitor.figures import FIGURES, PADDING, norm_figures, pull, turn_figures, turned
 
 
 class NormMonitor:
@@ -179,7 +82,7 @@ class NormMonitor:
             @torch.no_grad()
             def seen(gradients: Tensor) -> None:
                 if number >= self._read:  # once it is read, its place belongs to another
-                    row[1], row[2] = _pull(values, gradients)
+                    row[1], row[2] = pull(values, gradients)
 
             embeddings.register_hook(seen)
 
@@ -269,59 +172,6 @@ class NormMonitor:
             warnings.warn(f"step {figures['step']}: {causes[name]}", stacklevel=5)
 
 
-def alarms(figures: Record, first_mean: float | None, power: int, constrained: bool) -> Iterator[tuple[str, str]]:
-    """Name and words of each alarm for which figures give cause, given the mean norm of the first steps."""
-    if figures["not_finite"]:
-        yield "not_finite", (
-            f"{figures['not_finite']:.3g} embeddings a step are not finite: lower the learning rate, clip gradients, "
-            "or keep the last layer out of half precision; the other figures leave them out"
-        )
-    if "norm_mean" not in figures:
-        return
-    mean, spread = figures["norm_mean"], figures.get("norm_cv", 0.0)
-    if abs(mean - 1) < UNIT and spread < UNIT:
-        yield "normalised", (
-            "all norms are 1: the model normalises its output, so neither this monitor nor SEC has anything to act on; "
-            "give them the embeddings before that"
-        )
-        return
-    if mean >= GROWTH * first_mean > 0:
-        yield "exploding", (
-            f"norms explode: their mean {mean:.3g} is {mean / first_mean:.3g} times the first steps', so directions "
-            f"turn {(mean / first_mean) ** power:.3g} times slower; lower the learning rate, or hold the mean too with "
-            'SEC(radius="initial")'
-        )
-    if mean <= first_mean / GROWTH:
-        yield "collapsing", (
-            f"norms collapse: their mean {mean:.3g} was {first_mean:.3g} in the first steps, so directions turn ever "
-            "more wildly; weaken weight decay or L2-reg, lower the learning rate, or hold the mean with "
-            'SEC(radius="initial")'
-        )
-    if spread >= WIDE:
-        ratio = ((1 + spread) / max(1 - spread, 0.01)) ** power
-        yield "spreading", (
-            f"norms spread: their coefficient of variation is {spread:.2f}, so an embedding one deviation below the "
-            f"mean turns about {ratio:.2g} times as far as one above it; try SEC, or a larger eta"
-        )
-    if figures.get("radial_share", 0.0) >= RADIAL and not constrained:
-        yield "radial", (
-            f"{figures['radial_share']:.0%} of the squared gradient pulls at norms, of an angular loss it is nothing: "
-            "normalise inside the loss, or say constrained=True if norms are held on purpose"
-        )
-
-
-def proxy_power(optimiser: torch.optim.Optimizer) -> int:
-    """The power of |f| in the proxy alpha / |f|^power: 2 for SGD (Propositions 3 and 4), 1 for Adam (Proposition 5)."""
-    if isinstance(optimiser, torch.optim.SGD):
-        return 2
-    if isinstance(optimiser, (torch.optim.Adam, torch.optim.AdamW, torch.optim.NAdam)):
-        return 1
-    raise ValueError(
-        f"the paper has a proxy for SGD and Adam, not for {type(optimiser).__name__}: give power=2 if its step is "
-        "proportional to the gradient, power=1 if it is divided by the gradient's size"
-    )
-
-
 # ---------------------------------------------------------------- records
 
 
@@ -344,7 +194,7 @@ def _finite(figures: dict[str, float]) -> dict[str, float]:
     return {name: value for name, value in figures.items() if math.isfinite(value)}
 
 
-def _numbers(record: Record) -> dict[str, float]:
+def numbers(record: Record) -> dict[str, float]:
     """What a curve can be drawn of, under the names that the journal's curves have."""
     plain = {name: value for name, value in record.items() if isinstance(value, (int, float)) and name != "step"}
     return {f"{record['kind']}/{name}": value for name, value in plain.items()}
@@ -352,7 +202,7 @@ def _numbers(record: Record) -> dict[str, float]:
 
 def _to_tensorboard(writer: Any) -> Callable[[Record], None]:
     def tell(record: Record) -> None:
-        for name, value in _numbers(record).items():
+        for name, value in numbers(record).items():
             writer.add_scalar(name, value, record["step"])
         if record["kind"] == "alarm":
             writer.add_text(f"alarm/{record['alarm']}", record["text"], record["step"])
@@ -369,42 +219,3 @@ def _checked(embeddings: Tensor) -> Tensor:
 
 def _first_rank() -> bool:
     return not (dist.is_available() and dist.is_initialized() and dist.get_rank())
-
-
-# ---------------------------------------------------------------- Lightning
-
-
-def lightning_callback(module: str, **settings: Any) -> Any:
-    """A PyTorch Lightning callback with a NormMonitor on the output of the named submodule while it trains.
-
-    `settings` are NormMonitor's; the trainer's loggers get what TensorBoard would. Steps are the optimiser's. The
-    submodule may be compiled itself, but not lie inside a compiled one, where hooks are not run.
-    """
-    names = ("lightning.pytorch", "pytorch_lightning")
-    there = [name for name in names if name in sys.modules] or [name for name in names if find_spec(name.split(".")[0])]
-    if not there:
-        raise ImportError("lightning_callback needs PyTorch Lightning: pip install 'isosphere[lightning]'")
-
-    class NormMonitorCallback(import_module(there[0]).Callback):  # a Trainer wants the class of its own package
-        monitor: NormMonitor | None = None
-
-        def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-            self.monitor = monitor = NormMonitor(trainer.optimizers[0], **settings)
-            for logger in trainer.loggers:
-                monitor.summaries.append(lambda record, to=logger: to.log_metrics(_numbers(record), record["step"]))
-
-            def see(_module: Any, _inputs: Any, output: Tensor) -> None:
-                if trainer.training:
-                    monitor(output, trainer.global_step + 1)
-
-            self.handle = pl_module.get_submodule(module).register_forward_hook(see)
-
-        def on_train_end(self, trainer: Any, pl_module: Any) -> None:
-            self.handle.remove()
-            self.monitor.close()
-
-        def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
-            if self.monitor is not None:
-                self.on_train_end(trainer, pl_module)
-
-    return NormMonitorCallback()

@@ -1,0 +1,19 @@
+"""`NormMonitor`: what norms do to directions, seen in any PyTorch loop, in two lines, without waiting for the device.
+
+    monitor = NormMonitor(optimiser, file="norms.jsonl")
+    monitor(embeddings)  # the raw ones, between forward and backward pass
+
+A step only keeps norms and two numbers of each gradient, on the device; every so many steps the figures of all of them
+are computed at once and read in one transfer. One that could not be had is left out: the gradient's share where there
+was no backward pass, the slope of a probe whose norms are all alike.
+"""
+
+from isosphere.monitor.alarms import alarms, proxy_power
+from isosphere.monitor.figures import FIGURES, norm_figures, norm_record, turn_figures, turned
+from isosphere.monitor.lightning import lightning_callback
+from isosphere.monitor.watch import NormMonitor
+
+__all__ = [
+    "FIGURES", "NormMonitor", "alarms", "lightning_callback", "norm_figures", "norm_record", "proxy_power",
+    "turn_figures", "turned",
+]  # fmt: skip

@@ -1,0 +1,75 @@
+"""When figures are cause for alarm, with the reason for each limit, and what to try."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+Record = dict[str, Any]
+GROWTH = 10.0
+"""Factor on the first steps' mean norm that counts as exploding or collapsing: directions then turn 10 times (Adam) or
+100 times (SGD) slower or faster than the learning rate was chosen for. Our healthy runs stay within a factor of 5."""
+WIDE = 0.3
+"""Coefficient of variation from which norms spread: an embedding one deviation below the mean turns 1.9 times (Adam) or
+3.4 times (SGD) as far as one above it. Our runs without a constraint lie at 0.2 to 0.45, those with SEC under 0.2."""
+RADIAL = 0.01
+"""Radial share from which a loss pulls at norms: a tenth of the gradient's length. An angular loss has none, by
+Proposition 1; rounding to bfloat16 makes it 1e-6."""
+UNIT = 1e-3
+"""Distance from 1 within which norms are those of a normalised output, with room for bfloat16; training does not get
+there by itself."""
+CALM = 10
+"""Reads without an alarm's cause after which its episode is over: a figure that hovers about its limit warns once."""
+
+
+def alarms(figures: Record, first_mean: float | None, power: int, constrained: bool) -> Iterator[tuple[str, str]]:
+    """Name and words of each alarm for which figures give cause, given the mean norm of the first steps."""
+    if figures["not_finite"]:
+        yield "not_finite", (
+            f"{figures['not_finite']:.3g} embeddings a step are not finite: lower the learning rate, clip gradients, "
+            "or keep the last layer out of half precision; the other figures leave them out"
+        )
+    if "norm_mean" not in figures:
+        return
+    mean, spread = figures["norm_mean"], figures.get("norm_cv", 0.0)
+    if abs(mean - 1) < UNIT and spread < UNIT:
+        yield "normalised", (
+            "all norms are 1: the model normalises its output, so neither this monitor nor SEC has anything to act on; "
+            "give them the embeddings before that"
+        )
+        return
+    if mean >= GROWTH * first_mean > 0:
+        yield "exploding", (
+            f"norms explode: their mean {mean:.3g} is {mean / first_mean:.3g} times the first steps', so directions "
+            f"turn {(mean / first_mean) ** power:.3g} times slower; lower the learning rate, or hold the mean too with "
+            'SEC(radius="initial")'
+        )
+    if mean <= first_mean / GROWTH:
+        yield "collapsing", (
+            f"norms collapse: their mean {mean:.3g} was {first_mean:.3g} in the first steps, so directions turn ever "
+            "more wildly; weaken weight decay or L2-reg, lower the learning rate, or hold the mean with "
+            'SEC(radius="initial")'
+        )
+    if spread >= WIDE:
+        ratio = ((1 + spread) / max(1 - spread, 0.01)) ** power
+        yield "spreading", (
+            f"norms spread: their coefficient of variation is {spread:.2f}, so an embedding one deviation below the "
+            f"mean turns about {ratio:.2g} times as far as one above it; try SEC, or a larger eta"
+        )
+    if figures.get("radial_share", 0.0) >= RADIAL and not constrained:
+        yield "radial", (
+            f"{figures['radial_share']:.0%} of the squared gradient pulls at norms, of an angular loss it is nothing: "
+            "normalise inside the loss, or say constrained=True if norms are held on purpose"
+        )
+
+
+def proxy_power(optimiser: torch.optim.Optimizer) -> int:
+    """The power of |f| in the proxy alpha / |f|^power: 2 for SGD (Propositions 3 and 4), 1 for Adam (Proposition 5)."""
+    if isinstance(optimiser, torch.optim.SGD):
+        return 2
+    if isinstance(optimiser, (torch.optim.Adam, torch.optim.AdamW, torch.optim.NAdam)):
+        return 1
+    raise ValueError(
+        f"the paper has a proxy for SGD and Adam, not for {type(optimiser).__name__}: give power=2 if its step is "
+        "proportional to the gradient, power=1 if it is divided by the gradient's size"
+    )
