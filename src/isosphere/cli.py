@@ -20,15 +20,19 @@ def demo(
     """Train the embedded data set without and with SEC, and compare them on classes never seen in training."""
     from rich.console import Console
 
+    from isosphere.page import write_page
     from isosphere.recipes import find
     from isosphere.tables import comparison
     from isosphere.train.reproduce import run_many
 
-    changes = {"loop.steps": str(steps)} if steps else {}
+    changes = {"loop.snapshot_every": str(max(1, steps // 5) if steps else 200), "loop.snapshot_images": "0"}
+    changes |= {"loop.steps": str(steps)} if steps else {}
     recipes = {free_folder(out, f"demo-{name}"): find(name, changes) for name in ("rendered", "rendered-sec")}
     Console().print(comparison(run_many(recipes, device)))
     for folder in recipes:
         print(f"run folder: {folder}")
+    page = write_page(list(recipes), free_folder(out, "demo-report", ".html"))
+    print(f"open in a browser: {page}")
 
 
 def train(
@@ -347,12 +351,12 @@ def parse_changes(words: list[str]) -> dict[str, str]:
     return changes
 
 
-def free_folder(parent: Path, name: str) -> Path:
-    """A folder that does not exist yet, so that no run is ever overwritten; under torchrun all ranks get the same."""
+def free_folder(parent: Path, name: str, suffix: str = "") -> Path:
+    """A path that does not exist yet, so that no run is ever overwritten; under torchrun all ranks get the same."""
     number = 1
-    while (folder := parent / (name if number == 1 else f"{name}-{number}")).exists():
+    while (path := parent / f"{name}{f'-{number}' if number > 1 else ''}{suffix}").exists():
         number += 1
-    return folder
+    return path
 
 
 def read_recipe(run: Path):

@@ -189,7 +189,7 @@ def printed(table: str, cell: str) -> Printed:
         return published.FACE_METRICS, published.FACE_RESULTS.get(last, {})
     if table == "table5":
         found = {named(*key): rows for key, rows in published.SIMCLR_RESULTS.items()}
-        return published.SIMCLR_METRICS, found[cell]
+        return published.SIMCLR_METRICS, found.get(cell, {})
     if table == "table2":
         rows = {f"eta{eta}" if eta else "none": row for eta, row in published.SEC_ABLATION.items()}
         return published.RETRIEVAL_METRICS["cars196"], rows

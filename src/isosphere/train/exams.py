@@ -107,7 +107,7 @@ class Faces:
 
 def _foretold(name: str, lengths: Tensor, wrong: Tensor) -> dict[str, float]:
     """How well a low norm foretells an error; nothing where there is none to foretell."""
-    auroc = norm_and_errors(lengths, wrong)["auroc"]
+    auroc = norm_and_errors(lengths, wrong, groups=1)["auroc"]
     return {} if auroc is None else {f"{name}_norm_auroc": auroc}
 
 

@@ -100,12 +100,14 @@ class Journal:
         # Two are kept, for a run that is resumed from a checkpoint before this snapshot; all would be large.
         (folder / f"directions-{step - 2 * every:07d}.npy").unlink(missing_ok=True)
 
-    def embeddings(self, embeddings: torch.Tensor, images: Any) -> None:
+    def embeddings(self, embeddings: torch.Tensor, exam: Any) -> None:
         """The last test embeddings in half precision, scaled to a largest component of 1, and which images they are."""
         if not self.active:
             return
-        scale = float(embeddings.abs().max().clamp(min=1e-30))
+        images, scale = exam.images, float(embeddings.abs().max().clamp(min=1e-30))
         arrays = {"embeddings": (embeddings / scale).half().cpu().numpy(), "labels": images.labels.cpu().numpy()}
+        if getattr(exam, "is_query", None) is not None:
+            arrays["is_query"] = exam.is_query.numpy()
         names = np.array(images.classes)
         np.savez_compressed(self.folder / "test_embeddings.npz", scale=scale, classes=names, **arrays)
         paths = getattr(images, "images", images).paths

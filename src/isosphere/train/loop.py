@@ -183,7 +183,7 @@ def _evaluate(run: Run, journal: Journal, final: bool = False, write: bool = Tru
     if not journal.active:
         return {}
     if final and run.loop.save_embeddings:
-        journal.embeddings(embeddings, exam.images)
+        journal.embeddings(embeddings, exam)
     if write:
         journal.write(run.step, "test", found)
     journal.examined(run.step, exam.headline, found)

@@ -111,45 +111,60 @@ def _packed(images: ImageSet, name: str, data: schema.Benchmark, device: torch.d
 
 
 def _faces(data: schema.Faces, device: torch.device) -> Views:
+    """Everything is opened before the first face is framed, so that what is missing is told at once."""
     if not data.root:
         raise ValueError("data.root is empty: name a folder of people's folders, or a .rec beside its .idx")
     if not data.pairs_root:
         raise ValueError("data.pairs_root is empty: name the folder of the verification sets (lfw/, cfp/ or lfw.bin)")
+    if not data.pairs:
+        raise ValueError(f"data.pairs is empty: name at least one of {', '.join(faces.SETS)}")
+    if bool(data.probes) != bool(data.distractors):
+        raise ValueError("data.probes and data.distractors go together: who is to be identified, and among whom")
     exclude = Path(data.exclude).read_text(encoding="utf-8").splitlines() if data.exclude else ()
-    train = faces.identities(data.root, filter(None, map(str.strip, exclude)), data.min_images)
+    people = faces.identities(data.root, filter(None, map(str.strip, exclude)), data.min_images)
+    pairs = [faces.verification(name, data.pairs_root, data.allow_missing) for name in data.pairs]
+    probes = [open_images(data.probes)] if data.probes else []
+    others = [open_images(root, flat=True) for root in data.distractors]
+    if probes and int(torch.bincount(probes[0].labels).max()) < 2:
+        raise ValueError(f"{data.probes} has no person with two photographs: none can be identified by the other")
+
     view = changed(alignment.FaceView(), fraction=data.fraction) if data.fraction < 1 else alignment.WHOLE
-    train = _framed([(train, Path(data.root), view)], data.align, device)
-    pairs, framed = [], {}
-    for name in data.pairs:
-        found = faces.verification(name, data.pairs_root, data.allow_missing)
-        key = tuple(found.images.paths or (name,))
+    train = _framed([(people, Path(data.root), view)], data.align, device)
+    framed: dict[tuple[str, ...], ImageSet] = {}
+    for number, found in enumerate(pairs):
+        key = tuple(found.images.paths or (found.name,))
         if key not in framed:  # CFP's two protocols are of the same images
             framed[key] = _framed([(found.images, found.home, found.view)], data.align, device)
-        pairs.append(changed(found, images=framed[key]))
-    deviation = "; ".join(filter(None, (one.deviation for one in pairs)))
-    sets = [[data.probes] if data.probes else [], data.distractors]
-    probes, others = (
-        _framed([(open_images(root, flat=True), Path(root), alignment.WHOLE) for root in roots], data.align, device)
-        if roots else None
-        for roots in sets
+        pairs[number] = changed(found, images=framed[key])
+    asked, among = (
+        _framed([(one, Path(root), alignment.WHOLE) for one, root in zip(sets, roots, strict=True)], data.align, device)
+        if sets else None
+        for sets, roots in ((probes, (data.probes,)), (others, data.distractors))
     )  # fmt: skip
-    return Views(train, faces.FlipView(), None, exams.Faces(tuple(pairs), probes, others), deviation)
+    deviation = "; ".join(filter(None, (one.deviation for one in pairs)))
+    return Views(train, faces.FlipView(), None, exams.Faces(tuple(pairs), asked, among), deviation)
 
 
 def _framed(
     sources: Iterable[tuple[ImageSet, Path, alignment.FaceView]], align: bool, device: torch.device
 ) -> ImageSet:
-    """All faces of these sets in their frames, in memory on the device; labels of several sets count on."""
+    """All faces of these sets in their frames, in memory, on the device if they take no more than half of it.
+
+    Labels of several sets count on.
+    """
     parts = []
     for images, home, view in sources:
         landmarks = alignment.landmarks_of(images, home) if align else None
-        parts.append(images if images.pixels is not None else alignment.framed(images, view, landmarks))
+        done = images.pixels is not None and images.pixels.shape[-1] == images.pixels.shape[-2] == view.size
+        parts.append(images if done else alignment.framed(images, view, landmarks))
     labels, classes = [], []
     for part in parts:
         labels.append(part.labels + len(classes))
         classes += part.classes
-    pixels = torch.cat([part.pixels for part in parts])
-    return ImageSet.from_pixels(pixels.to(device), torch.cat(labels), classes)
+    pixels = parts[0].pixels if len(parts) == 1 else torch.cat([part.pixels for part in parts])
+    if device.type != "cuda" or pixels.numel() <= torch.cuda.mem_get_info(device)[0] / 2:
+        pixels = pixels.to(device)
+    return ImageSet.from_pixels(pixels, torch.cat(labels), classes)
 
 
 # ---------------------------------------------------------------- without labels

@@ -1,0 +1,57 @@
+"""The report: one self-contained HTML page about runs, a comparison of them, or a whole table of `reproduce`."""
+
+import base64
+import hashlib
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from isosphere.page.gallery import gallery_section
+from isosphere.page.markup import embedded, text
+from isosphere.page.results import results_section
+from isosphere.page.runs import recipes_section, run_sections
+from isosphere.page.sources import read_sources
+
+HERE = Path(__file__).parent
+
+
+def write_page(sources: Sequence[Path], out: Path) -> Path:
+    """Write the page about run folders and results files to `out`; whatever a source lacks is told on the page."""
+    if out.is_dir() or not out.parent.is_dir():
+        raise ValueError(f"the page must be a file in a folder that exists, not {out}")
+    runs, tables = read_sources([Path(source) for source in sources])
+    gallery, shown = gallery_section(runs)
+    sections = [*run_sections(runs), gallery, recipes_section(runs)] if runs else []
+    sections += [results_section(results, f"table{number}") for number, results in enumerate(tables)]
+    names = ", ".join([run.name for run in runs] + [results.name for results in tables])
+    script = (HERE / "page.js").read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    parts = {
+        "title": text(f"{names} - isosphere"),
+        "heading": text(_heading(len(runs), len(tables))),
+        "names": text(names),
+        "policy": f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'",
+        "style": (HERE / "page.css").read_text(encoding="utf-8"),
+        "menu": _menu(sections),
+        "sections": "".join(sections),
+        "data": embedded(shown),
+        "script": script,
+    }
+    template = (HERE / "page.html").read_text(encoding="utf-8")
+    page = re.sub(r"\[\[(\w+)\]\]", lambda found: parts[found[1]], template)  # once: what is put in is not looked at
+    temporary = out.with_name(f".{out.name}.tmp")
+    temporary.write_text(page, encoding="utf-8", newline="\n")
+    temporary.replace(out)
+    return out
+
+
+def _heading(runs: int, tables: int) -> str:
+    words = ["one run"] if runs == 1 else [f"{runs} runs compared"] if runs else []
+    words += ["a table of runs"] if tables == 1 else [f"{tables} tables of runs"] if tables else []
+    return f"Report: {' and '.join(words)}"
+
+
+def _menu(sections: Sequence[str]) -> str:
+    """Links to the sections that have content."""
+    found = [re.match(r'<section id="(\w+)"><h2>(.*?)</h2>', section) for section in sections]
+    return "".join(f'<li><a href="#{one[1]}">{one[2]}</a></li>' for one in found if one)

@@ -1,0 +1,196 @@
+"use strict";
+const make = (name, attributes = {}, ...children) => {
+  const node = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
+  node.append(...children);
+  return node;
+};
+
+// ---- theme: the system's, light or dark; kept where the browser allows it
+const themes = ["system", "light", "dark"];
+const themeButton = document.getElementById("theme");
+const setTheme = (theme) => {
+  if (theme === "system") delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = theme;
+  themeButton.textContent = `Theme: ${theme}`;
+};
+const kept = (theme) => {
+  try {
+    if (theme) localStorage.setItem("isosphere-theme", theme);
+    return localStorage.getItem("isosphere-theme");
+  } catch { return null; }
+};
+let theme = themes.includes(kept()) ? kept() : "system";
+setTheme(theme);
+themeButton.hidden = false;
+themeButton.addEventListener("click", () => {
+  theme = themes[(themes.indexOf(theme) + 1) % themes.length];
+  setTheme(theme);
+  kept(theme);
+});
+
+// ---- tables: a button in every heading sorts by its column
+const quantity = (words) => Number(words.split(/\s/)[0] || NaN);
+const sortBy = (table, column, descending) => {
+  const body = table.tBodies[0];
+  const entries = [...body.rows].map((row) => ({ row, words: row.cells[column].textContent.trim() }));
+  const numeric = entries.every(({ words }) => words === "-" || words === "none" || !Number.isNaN(quantity(words)));
+  const sign = descending ? -1 : 1;
+  const absent = (words) => (numeric ? Number.isNaN(quantity(words)) : words === "-");
+  entries.sort((a, b) => {
+    if (absent(a.words) || absent(b.words)) return absent(a.words) - absent(b.words);
+    if (numeric) return sign * (quantity(a.words) - quantity(b.words));
+    return sign * a.words.localeCompare(b.words, undefined, { numeric: true });
+  });
+  body.append(...entries.map(({ row }) => row));
+  [...table.tHead.rows[0].cells].forEach((cell) => cell.removeAttribute("aria-sort"));
+  table.tHead.rows[0].cells[column].setAttribute("aria-sort", descending ? "descending" : "ascending");
+};
+for (const table of document.querySelectorAll("table.sortable")) {
+  [...table.tHead.rows[0].cells].forEach((cell, column) => {
+    const button = make("button", { type: "button" }, cell.textContent);
+    button.addEventListener("click", () => {
+      const before = cell.getAttribute("aria-sort");
+      sortBy(table, column, before ? before === "ascending" : cell.classList.contains("n"));
+    });
+    cell.replaceChildren(button);
+  });
+}
+
+// ---- what hovering, touching or focusing shows
+const tip = document.getElementById("tip");
+const showTip = (lines, x, y) => {
+  tip.replaceChildren(...lines.map((line) => make("div", {}, line)));
+  tip.hidden = false;
+  const { width, height } = tip.getBoundingClientRect();
+  tip.style.left = `${Math.max(4, Math.min(x + 14, innerWidth - width - 4))}px`;
+  tip.style.top = `${y + 18 + height > innerHeight ? Math.max(4, y - height - 12) : y + 18}px`;
+};
+const hideTip = () => { tip.hidden = true; };
+addEventListener("scroll", hideTip, { passive: true });
+addEventListener("pointerdown", hideTip, { capture: true });
+const unlessTouched = (leave) => (event) => { if (event.pointerType !== "touch") leave(); };
+addEventListener("keydown", (event) => { if (event.key === "Escape") hideTip(); });
+
+// ---- charts: the nearest values at the pointer, or at the arrow keys
+const brief = (value) => (Math.abs(value) >= 1000 && Math.abs(value) < 1e6 ? value.toFixed(0) : Number(value.toPrecision(4)).toString());
+for (const svg of document.querySelectorAll("svg[data-chart]")) {
+  const chart = JSON.parse(svg.dataset.chart);
+  const [left, right] = chart.box, [, , top, bottom] = chart.box, [low, high] = chart.x;
+  const xs = [...new Set(chart.series.flatMap((one) => one.points.map((point) => point[0])))].sort((a, b) => a - b);
+  const cursor = document.createElementNS("http://www.w3.org/2000/svg", "path");
+  cursor.setAttribute("class", "cursor");
+  svg.append(cursor);
+  let at = xs.length - 1;
+  const nearest = (values, wanted, of) => values.reduce((best, one) => (Math.abs(of(one) - wanted) < Math.abs(of(best) - wanted) ? one : best));
+  const show = (x, clientX, clientY) => {
+    const along = left + ((x - low) / (high - low || 1)) * (right - left);
+    cursor.setAttribute("d", `M${along} ${top}V${bottom}`);
+    const lines = chart.series.map((one) => {
+      const [where, value] = nearest(one.points, x, (point) => point[0]);
+      return `${one.name}: ${brief(value)}${where === x ? "" : ` (at ${brief(where)})`}`;
+    });
+    showTip([`${chart.name} ${brief(x)}`, ...lines], clientX, clientY);
+  };
+  const showAt = () => {
+    const frame = svg.getBoundingClientRect();
+    const along = left + ((xs[at] - low) / (high - low || 1)) * (right - left);
+    show(xs[at], frame.left + (along / 400) * frame.width, frame.top + frame.height / 3);
+  };
+  const leave = () => { cursor.removeAttribute("d"); hideTip(); };
+  const follow = (event) => {
+    const frame = svg.getBoundingClientRect();
+    const along = ((event.clientX - frame.left) / frame.width) * 400;
+    const wanted = low + ((along - left) / (right - left)) * (high - low);
+    at = xs.indexOf(nearest(xs, wanted, (x) => x));
+    show(xs[at], event.clientX, event.clientY);
+  };
+  svg.addEventListener("pointermove", follow);
+  svg.addEventListener("pointerdown", follow);
+  svg.addEventListener("pointerleave", unlessTouched(leave));
+  svg.addEventListener("blur", leave);
+  svg.addEventListener("keydown", (event) => {
+    const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (!step) return;
+    event.preventDefault();
+    at = Math.max(0, Math.min(xs.length - 1, tip.hidden ? at : at + step));
+    showAt();
+  });
+}
+
+// ---- galleries: queries to page through, each with its nearest images in every run
+const PER_PAGE = 6;
+const showGallery = (place, group) => {
+  const source = (index) => `data:image/webp;base64,${group.images[index]}`;
+  const className = (index) => group.names[group.labels[index]];
+  const isRight = (query, hits) => hits.length > 0 && group.labels[hits[0][0]] === group.labels[query.image];
+  const filters = {
+    "all shown": () => true,
+    "evenly spread": (query) => query.sample,
+    "worst errors": (query) => query.worst >= 0,
+    "first is wrong in a run": (query) => query.hits.some((hits) => !isRight(query, hits)),
+  };
+  if (group.runs.length > 1) {
+    filters["runs disagree on the first"] = (query) => new Set(query.hits.map((hits) => isRight(query, hits))).size > 1;
+  }
+  const picked = (name, choices) => {
+    const list = make("select", {}, ...choices.map((choice) => make("option", { value: choice }, choice)));
+    list.addEventListener("change", () => { page = 0; draw(); });
+    return [make("label", {}, name, list), list];
+  };
+  const classes = [...new Set(group.queries.map((query) => className(query.image)))];
+  classes.sort((a, b) => a.localeCompare(b, undefined, { numeric: true }));
+  const [whichLabel, which] = picked("Queries", Object.keys(filters));
+  const [classLabel, classList] = picked("Class", ["all classes", ...classes]);
+  const back = make("button", { type: "button" }, "← Previous");
+  const next = make("button", { type: "button" }, "Next →");
+  const where = make("span", { role: "status" });
+  const queries = make("div", { class: "queries" });
+  let page = 0;
+
+  const hit = (query, [index, cosine]) => {
+    const right = group.labels[index] === group.labels[query.image];
+    const told = `${right ? "right" : "wrong"}: ${className(index)}, cosine ${cosine.toFixed(3)}`;
+    const image = make("img", { src: source(index), alt: told });
+    const mark = make("p", { "aria-hidden": "true" }, `${right ? "✓" : "✗"} ${cosine.toFixed(2)}`);
+    const item = make("li", { class: right ? "hit right" : "hit", tabindex: "0" }, image, mark);
+    const lines = [`${right ? "✓ right" : "✗ wrong"}: ${className(index)}`, `label ${group.labels[index]}, image ${index}`, `cosine ${cosine.toFixed(4)}`];
+    item.addEventListener("pointermove", (event) => showTip(lines, event.clientX, event.clientY));
+    item.addEventListener("pointerleave", unlessTouched(hideTip));
+    item.addEventListener("focus", () => {
+      const frame = item.getBoundingClientRect();
+      showTip(lines, frame.left, frame.bottom - 12);
+    });
+    item.addEventListener("blur", hideTip);
+    return item;
+  };
+  const card = (query) => {
+    const name = className(query.image);
+    const asked = make("div", { class: "asked" }, make("img", { src: source(query.image), alt: `query: ${name}` }));
+    const answers = make("div");
+    group.runs.forEach((run, number) => {
+      answers.append(make("h4", { class: `s${run.style}` }, run.name));
+      answers.append(make("ol", { class: "hits" }, ...query.hits[number].map((found) => hit(query, found))));
+    });
+    const why = query.worst >= 0 ? `, worst error no. ${query.worst + 1}` : "";
+    const title = make("h3", {}, `${name} (image ${query.image}${why})`);
+    return make("article", { class: "query" }, title, make("div", { class: "body" }, asked, answers));
+  };
+  const draw = () => {
+    hideTip();
+    let shown = group.queries.filter(filters[which.value]);
+    if (classList.selectedIndex > 0) shown = shown.filter((query) => className(query.image) === classList.value);
+    if (which.value === "worst errors") shown.sort((a, b) => a.worst - b.worst);
+    const pages = Math.max(1, Math.ceil(shown.length / PER_PAGE));
+    queries.replaceChildren(...shown.slice(page * PER_PAGE, (page + 1) * PER_PAGE).map(card));
+    where.textContent = shown.length ? `page ${page + 1} of ${pages}, ${shown.length} queries` : "no such query";
+    back.disabled = page === 0;
+    next.disabled = page >= pages - 1;
+  };
+  back.addEventListener("click", () => { page -= 1; draw(); });
+  next.addEventListener("click", () => { page += 1; draw(); });
+  place.append(make("div", { class: "controls" }, whichLabel, classLabel, back, next, where), queries);
+  draw();
+};
+const groups = JSON.parse(document.getElementById("galleries").textContent);
+for (const place of document.querySelectorAll(".gallery")) showGallery(place, groups[place.dataset.group]);

@@ -1,0 +1,211 @@
+"""The sections about a results file of `reproduce`: mean and spread over seeds, pooled differences, curves, recipes."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from isosphere.page.charts import Series, interval_chart, legend, line_chart
+from isosphere.page.markup import folded, note, number, percent, section, table
+from isosphere.page.runs import caption, differing, metric_names
+from isosphere.page.sources import Results
+from isosphere.recipes.tables import printed
+from isosphere.tables import PRIMARY, Difference, pooled, spread
+
+Records = Sequence[dict[str, Any]]
+HELD_OUT = "tuning trials, judged on held-out training classes; metrics in %"
+
+
+def results_section(results: Results, place: str) -> str:
+    """Everything about one file."""
+    parts = []
+    if results.runs:
+        arms, groups = in_order(results.runs), grouped(results.runs)
+        found = differences(results.runs, arms)
+        parts += [over_seeds(groups), legend(arms), '<div class="charts">', means_chart(groups, arms)]
+        parts += [differences_chart(found, arms), "</div>", differences_table(found)]
+        parts += [_printed(results.name, groups), _curves(groups, arms), _recipes(groups)]
+    else:
+        parts.append(note("This file holds tuning trials only: no final run has been made yet."))
+    parts.append(_trials(results.trials, unfolded=not results.runs))
+    parts.append(note("A results file keeps neither embeddings nor images: name run folders to see a gallery."))
+    return section(place, f"Results of {results.name}", *parts)
+
+
+def grouped(records: Records) -> dict[tuple[str, str], Records]:
+    """The records of every (cell, arm); cells that end in a number in its order, arms as `in_order`."""
+    arms, groups = in_order(records), {}
+    for record in sorted(records, key=lambda record: (_natural(record["cell"]), arms.index(record["arm"]))):
+        groups.setdefault((record["cell"], record["arm"]), []).append(record)
+    return groups
+
+
+def in_order(records: Records) -> list[str]:
+    """The arms as they first appear, but no constraint before all."""
+    return sorted(dict.fromkeys(record["arm"] for record in records), key=lambda arm: arm != "none")
+
+
+def _natural(cell: str) -> tuple[str, float]:
+    name, found = re.fullmatch(r"(.*?)(\d+(?:\.\d+)?(?:e-?\d+)?)?", cell, re.DOTALL).groups()
+    return name, float(found or 0)
+
+
+def headlines(records: Records) -> dict[str, str]:
+    """The metrics by which arms are compared; if none of the task's is known for that, its first."""
+    metrics = metric_names([record["last"] for record in records])
+    known = {name: title for name, title in metrics.items() if name in PRIMARY}
+    return known or dict(list(metrics.items())[:1])
+
+
+def over_seeds(groups: dict[tuple[str, str], Records]) -> str:
+    """Mean ± standard deviation over the seeds of every arm of every cell."""
+    metrics = metric_names([record["last"] for found in groups.values() for record in found])
+    rows = []
+    for (cell, arm), found in groups.items():
+        whole = [record["last"] for record in found if record["last"]]
+        diverged = f" ({len(found) - len(whole)} diverged)" if len(whole) < len(found) else ""
+        shown = [spread([100 * last[name] for last in whole if name in last]) for name in metrics]
+        norms = [_mean(whole, name) for name in ("norm_mean", "norm_cv")]
+        rows.append([cell, arm, f"{len(whole)}{diverged}", *shown, *norms])
+    head = ["cell", "arm", "seeds", *metrics.values(), "mean norm", "coeff. of variation"]
+    return table(f"{caption(metrics)}, mean ± standard deviation over seeds", head, rows, words=2)
+
+
+def _mean(found: Sequence[dict[str, float]], name: str) -> str:
+    values = [last[name] for last in found if name in last]
+    return number(float(np.mean(values))) if values else "-"
+
+
+def means_chart(groups: dict[tuple[str, str], Records], arms: Sequence[str]) -> str:
+    """The first metric of every arm by cell: its mean, and the least and greatest of its seeds."""
+    metrics = metric_names([record["last"] for found in groups.values() for record in found])
+    if not metrics:
+        return ""
+    name, title = next(iter(metrics.items()))
+    cells: dict[str, list] = {}
+    for (cell, arm), found in groups.items():
+        values = [100 * record["last"][name] for record in found if name in record["last"]]
+        if values:
+            bar = (arm, arms.index(arm), float(np.mean(values)), min(values), max(values), spread(values))
+            cells.setdefault(cell, []).append(bar)
+    return interval_chart(f"{title}, %: mean, least and greatest of the seeds", list(cells.items()))
+
+
+# ---------------------------------------------------------------- differences
+
+
+def differences(records: Records, arms: Sequence[str]) -> dict[str, list[Difference]]:
+    """By the metric's title, all arms less no constraint, and relative SEC less SEC, pooled over cells."""
+    compared = [(arm, "none") for arm in arms if arm != "none"]
+    if {"sec", "sec-relative"} <= set(arms):
+        compared.append(("sec-relative", "sec"))
+    found = {}
+    for metric, title in headlines(records).items():
+        pairs = [pooled(list(records), metric, arm, than) for arm, than in compared]
+        found[title] = [one for one in pairs if one is not None]
+    return found
+
+
+def differences_table(found: dict[str, list[Difference]]) -> str:
+    """The pooled differences in points with their intervals."""
+    rows = [
+        [f"{one.arm} - {one.than}", title, *[f"{100 * v:+.1f}" for v in (one.mean, one.low, one.high)],
+         f"{one.positive} of {len(one.cells)}", one.pairs]
+        for title, its in found.items() for one in its
+    ]  # fmt: skip
+    head = ["difference", "metric", "mean", "from", "to", "cells above 0", "pairs"]
+    told = "paired differences in points: mean over cells, 95 % bootstrap interval over cells and seeds"
+    return table(told, head, rows, words=2) if rows else ""
+
+
+def differences_chart(found: dict[str, list[Difference]], arms: Sequence[str]) -> str:
+    """The same as intervals beside zero."""
+    groups: dict[str, list] = {}
+    for metric, its in found.items():
+        for one in its:
+            mean, low, high = (100 * value for value in (one.mean, one.low, one.high))
+            heading = f"{metric}, less {'no constraint' if one.than == 'none' else one.than}"
+            groups.setdefault(heading, []).append((one.arm, arms.index(one.arm), mean, low, high, f"{mean:+.1f}"))
+    title = "differences in points, pooled over cells, 95 % intervals"
+    return interval_chart(title, list(groups.items()), level=0.0)
+
+
+# ---------------------------------------------------------------- curves, recipes, trials
+
+
+def _curves(groups: dict[tuple[str, str], Records], arms: Sequence[str]) -> str:
+    """Per cell the course of R@1, loss and norms, averaged over the seeds of an arm."""
+    folds = []
+    for cell in dict.fromkeys(cell for cell, _ in groups):
+        its = {arm: found for (where, arm), found in groups.items() if where == cell}
+        charts = [
+            _chart("R@1 in test, %", its, arms, lambda r: [(t["step"], 100 * t[PRIMARY[0]]) for t in r["tests"]]),
+            _chart("training loss", its, arms, lambda r: [(line[0], line[1]) for line in r["norms"]]),
+            _chart("mean norm", its, arms, lambda r: [(line[0], line[2]) for line in r["norms"]], log=True),
+            _chart("coefficient of variation of the norms", its, arms, _variation),
+        ]
+        drawn = "".join(charts)
+        if drawn:
+            title = f"curves of {cell}, means over seeds"
+            folds.append(folded(title, f'<div class="charts">{drawn}</div>', unfolded=not folds))
+    return "".join(folds)
+
+
+def _variation(record: dict[str, Any]) -> list[tuple[float, float]]:
+    return [(step, variance**0.5 / mean) for step, _, mean, variance in record["norms"] if mean > 0]
+
+
+def _chart(title: str, arms: dict[str, Records], order: Sequence[str], course, log: bool = False) -> str:
+    series = []
+    for arm, found in arms.items():
+        seeds: dict[float, list[float]] = {}
+        for record in found:
+            try:
+                points = course(record)
+            except (KeyError, ValueError, TypeError):  # not recorded in this file
+                continue
+            for step, value in points:
+                seeds.setdefault(step, []).append(value)
+        most = max(map(len, seeds.values()), default=0)
+        points = [(step, float(np.mean(v))) for step, v in sorted(seeds.items()) if len(v) == most]
+        series.append(Series(arm, order.index(arm), points))
+    return line_chart(title, "step", series, log)
+
+
+def _recipes(groups: dict[tuple[str, str], Records]) -> str:
+    """The fields in which the arms' recipes differ, seeds apart."""
+    fields = differing([found[0]["recipe"] for found in groups.values()])
+    fields = {field: values for field, values in fields.items() if field not in ("seed", "claim")}
+    if not fields:
+        return ""
+    rows = [[*key, *values] for key, values in zip(groups, zip(*fields.values(), strict=True), strict=True)]
+    head = ["cell", "arm", *fields]
+    return table("fields in which the recipes differ", head, rows, words=len(head))
+
+
+def _trials(trials: Records, unfolded: bool) -> str:
+    if not trials:
+        return ""
+    fields = differing([trial["recipe"] for trial in trials])
+    fields = {field: values for field, values in fields.items() if field not in ("claim",)}
+    metrics = headlines(trials)
+    values = zip(*fields.values(), strict=True) if fields else [()] * len(trials)
+    rows = []
+    for trial, found in zip(trials, values, strict=True):
+        shown = [percent(trial["last"].get(name)) for name in metrics]
+        rows.append([trial["cell"], trial["arm"], *shown, *found])
+    head = ["cell", "arm", *metrics.values(), *fields]
+    return folded(f"{len(trials)} tuning trials", table(HELD_OUT, head, rows, words=2), unfolded)
+
+
+def _printed(name: str, groups: dict[tuple[str, str], Records]) -> str:
+    """What the paper printed for these cells, if this is one of its tables."""
+    folds = []
+    for cell in dict.fromkeys(cell for cell, _ in groups):
+        metrics, rows = printed(name.split("_")[0], cell)
+        if rows:
+            title = f"printed in the paper for {cell}, % (another protocol)"
+            shown = [[arm, *[f"{value:.2f}" for value in values]] for arm, values in rows.items()]
+            folds.append(folded(title, table(title, ["arm", *metrics], shown)))
+    return "".join(folds)

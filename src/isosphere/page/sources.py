@@ -1,0 +1,220 @@
+"""What a page is made from, read leniently: run folders, whole or half-written, and results of `reproduce`."""
+
+import json
+import math
+import re
+import zipfile
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from isosphere.recipes import RecipeError, options, schema
+
+UNREADABLE = (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile)
+RUN_FILES = ("recipe.json", "run.json", "metrics.jsonl", "result.json")
+
+
+@dataclass
+class Snapshot:
+    """Norms (N,) of some training images, and the angles (N,) in degrees that they turned since the one before."""
+
+    step: int
+    norms: np.ndarray
+    angles: np.ndarray | None
+
+
+@dataclass
+class Embedded:
+    """Embeddings (N, D) of the test images, labels (N,), names of the classes if kept, and which images are queries."""
+
+    embeddings: np.ndarray
+    labels: np.ndarray
+    classes: list[str]
+    is_query: np.ndarray
+
+
+@dataclass
+class Run:
+    """A run folder as far as it is there; `missing` says in sentences what is not."""
+
+    name: str
+    folder: Path
+    recipe: dict[str, Any] = field(default_factory=dict)
+    about: dict[str, Any] = field(default_factory=dict)
+    lines: list[dict[str, Any]] = field(default_factory=list)
+    last: dict[str, float] = field(default_factory=dict)
+    oracle: dict[str, float] = field(default_factory=dict)
+    finished: bool = False
+    snapshots: list[Snapshot] = field(default_factory=list)
+    embedded: Embedded | None = None
+    missing: list[str] = field(default_factory=list)
+
+    def course(self, kind: str, name: str) -> list[tuple[float, float]]:
+        """(step, value) of every line of a kind, "train" or "test", that has a finite value of that name."""
+        return [(line["step"], line[name]) for line in self.lines if line["kind"] == kind and name in line]
+
+
+@dataclass
+class Results:
+    """A file of `isosphere reproduce`: final runs and tuning trials, each with cell, arm, seed, recipe and last."""
+
+    name: str
+    runs: list[dict[str, Any]]
+    trials: list[dict[str, Any]]
+
+
+def read_sources(paths: Iterable[Path]) -> tuple[list[Run], list[Results]]:
+    """The run folders and results files among the paths, each once; a path that is neither is refused."""
+    paths = list({path.resolve(): path for path in paths}.values())
+    if not paths:
+        raise ValueError("name a run folder or a results file to report on")
+    folders = [path for path in paths if path.is_dir()]
+    files = [path for path in paths if not path.is_dir()]
+    names = _names(folders)
+    return [read_run(folder, names[folder]) for folder in folders], [read_results(path) for path in files]
+
+
+def _names(folders: list[Path]) -> dict[Path, str]:
+    """The shortest ends of the paths that tell them apart."""
+    for count in range(1, max([len(folder.resolve().parts) for folder in folders], default=1) + 1):
+        names = {folder: "/".join(folder.resolve().parts[-count:]) for folder in folders}
+        if len(set(names.values())) == len(folders):
+            break
+    return names
+
+
+# ---------------------------------------------------------------- a run folder
+
+
+def read_run(folder: Path, name: str) -> Run:
+    """All that a run folder holds."""
+    if not any((folder / file).is_file() for file in RUN_FILES):
+        raise ValueError(f"{folder} is not a run folder: it has none of {', '.join(RUN_FILES)}")
+    run = Run(name, folder)
+    result = _object(folder / "result.json", run.missing, "the run has not finished, or was stopped")
+    run.finished = bool(result)
+    run.recipe = recipe_of_this_version(
+        _object(folder / "recipe.json", run.missing) or result.get("recipe"), "recipe.json", run.missing
+    )
+    run.about = result or _object(folder / "run.json", run.missing)
+    run.lines = _lines(folder / "metrics.jsonl", run.missing)
+    tests = [numbers(line) for line in run.lines if line["kind"] == "test"]
+    run.last = numbers(result.get("last")) or (tests[-1] if tests else {})
+    run.oracle = numbers(result.get("oracle"))
+    if not run.last:
+        run.missing.append("no evaluation yet: there are no metrics to show")
+    run.snapshots = _snapshots(folder / "snapshots", run.missing)
+    run.embedded = _embedded(folder / "test_embeddings.npz", run.missing)
+    return run
+
+
+def recipe_of_this_version(recipe: Any, where: str, missing: list[str]) -> dict[str, Any]:
+    """A recipe as JSON values, with the defaults of fields it does not name; one of another version as it stands."""
+    try:
+        return options.to_dict(options.from_dict(schema.Recipe, recipe)) if recipe else {}
+    except RecipeError as error:
+        missing.append(f"{where} is of another version of isosphere ({error}): shown as it stands")
+        return recipe if isinstance(recipe, dict) else {}
+
+
+def numbers(values: Any) -> dict[str, float]:
+    """The finite numbers of a JSON object, by name; nothing of anything else."""
+    pairs = values.items() if isinstance(values, dict) else ()
+    return {k: v for k, v in pairs if isinstance(v, (int, float)) and not isinstance(v, bool) and math.isfinite(v)}
+
+
+def _object(path: Path, missing: list[str], reason: str = "") -> dict[str, Any]:
+    """A JSON object, or nothing and a sentence why."""
+    if not path.is_file():
+        missing.append(f"no {path.name}" + (f": {reason}" if reason else ""))
+        return {}
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(found, dict):
+            raise ValueError("it holds no JSON object")
+        return found
+    except (OSError, ValueError) as error:
+        missing.append(f"{path.name} cannot be read: {error}")
+        return {}
+
+
+def _lines(path: Path, missing: list[str]) -> list[dict[str, Any]]:
+    if not path.is_file():
+        missing.append(f"no {path.name}: no curves")
+        return []
+    lines, bad = [], 0
+    for text in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        try:
+            line = json.loads(text)
+            lines.append({"kind": line["kind"], "step": int(line["step"])} | numbers(line))
+        except (ValueError, KeyError, TypeError):
+            bad += 1
+    if bad:
+        missing.append(f"{bad} line{'s' * (bad > 1)} of {path.name} cannot be read (cut short?) and left out")
+    return lines
+
+
+def _snapshots(folder: Path, missing: list[str]) -> list[Snapshot]:
+    found, bad = [], []
+    for path in sorted(folder.glob("step-*.npz")):
+        try:
+            with np.load(path, allow_pickle=False) as arrays:
+                norms = arrays["norms"].astype(float)
+                angles = arrays["angles"].astype(float) if "angles" in arrays else None
+                if not len(norms) or not np.isfinite(norms if angles is None else norms + angles).all():
+                    raise ValueError("not finite")
+                found.append(Snapshot(int(path.stem.split("-")[1]), norms, angles))
+        except UNREADABLE:
+            bad.append(path.name)
+    if bad:
+        missing.append(f"snapshots that cannot be read: {', '.join(bad)}")
+    if not any(snapshot.angles is not None for snapshot in found):
+        missing.append("no recorded directions: train with --loop.snapshot_every STEPS to see how far embeddings turn")
+    return found
+
+
+def _embedded(path: Path, missing: list[str]) -> Embedded | None:
+    if not path.is_file():
+        missing.append(f"no {path.name}: neither a distribution of the test norms nor retrievals")
+        return None
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            embeddings = arrays["embeddings"].astype(np.float32) * np.float32(arrays["scale"])
+            labels = arrays["labels"]
+            classes = [str(name) for name in arrays["classes"]] if "classes" in arrays else []
+            is_query = arrays["is_query"].astype(bool) if "is_query" in arrays else np.ones(len(labels), bool)
+        if embeddings.ndim != 2 or labels.shape != embeddings.shape[:1] or labels.dtype.kind not in "iu":
+            raise ValueError(f"embeddings {embeddings.shape} and labels {labels.shape} do not go together")
+        if not len(labels) or not np.isfinite(embeddings).all():
+            raise ValueError("embeddings are none or not finite")
+    except UNREADABLE as error:
+        missing.append(f"{path.name} cannot be read: {error}")
+        return None
+    return Embedded(embeddings, labels.astype(np.int64), classes, is_query)
+
+
+# ---------------------------------------------------------------- results of reproduce
+
+
+def read_results(path: Path) -> Results:
+    """A results file; a record without cell and arm, as older files have, goes by its name less its seed."""
+    if not path.is_file():
+        raise FileNotFoundError(f"no such run folder or results file: {path}")
+    try:
+        held = json.loads(path.read_text(encoding="utf-8"))
+        kinds = [[_record(record, path.stem) for record in held.get(kind, [])] for kind in ("runs", "trials")]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path} is not a file of results of `isosphere reproduce`: {error!r}") from error
+    if not any(kinds):
+        raise ValueError(f"{path} holds no runs")
+    return Results(path.stem, *kinds)
+
+
+def _record(record: dict[str, Any], file: str) -> dict[str, Any]:
+    recipe = recipe_of_this_version(record["recipe"], file, [])
+    arm = record.get("arm") or re.sub(r"-seed\d+$", "", record["name"])
+    known = {"cell": str(record.get("cell", file)), "arm": str(arm), "seed": recipe.get("seed", 0)}
+    return record | known | {"recipe": recipe, "last": numbers(record["last"])}

@@ -1,0 +1,457 @@
+"""The report page: its numbers against plain loops, whatever is missing, and all of it in a real browser."""
+
+import json
+import os
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from browser import Browser, find_browser
+from isosphere.page import write_page
+from isosphere.page.charts import Series, histogram, line_chart
+from isosphere.page.gallery import chosen, nearest
+from isosphere.page.runs import differing, turn_slopes
+from isosphere.page.sources import Embedded, Run, Snapshot, read_run
+from isosphere.recipes import options
+from tiny import tiny_recipe
+
+NASTY = '<script>window.hacked = 1</script>"><img src=x onerror="window.hacked = 1"> & [[title]]'
+CLASSES = [NASTY, "sparrow", "gull", "wren", "crow", "tern", "finch", "owl"]
+
+
+def write_run(folder: Path, recall: float, seed: int, eta: str = "0.1", per_class: int = 6, size: int = 24) -> Path:
+    """A finished run as the loop leaves it, with numbers of our own."""
+    generator = np.random.default_rng(seed)
+    folder.mkdir(parents=True)
+    recipe = options.to_dict(tiny_recipe("rendered-sec", {"constraint.eta": eta, "claim": NASTY, "seed": 3}))
+    last = {"recall@1": recall, "recall@2": recall + 0.05, "map@r": recall / 2, "nmi": 0.5, "f1": 0.25, "singletons": 0}
+    last |= {"norm_mean": 4.0 + seed, "norm_variance": 0.25, "norm_cv": 0.5 / (4.0 + seed)}
+    lines = [{"step": 0, "kind": "test", **last, "recall@1": 0.1, "map@r": 0.05}]
+    for step in range(1, 21):
+        values = {"loss": 1 / step, "metric": 0.9 / step, "penalty": 0.1 / step}
+        values |= {"norm_mean": 4 + seed + step / 50, "norm_variance": 1 / step, "norm_cv": 0.2}
+        lines.append({"step": step, "kind": "train", **values})
+    lines.append({"step": 20, "kind": "test", **last})
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (folder / "recipe.json").write_text(json.dumps(recipe))
+    about = {"versions": {"torch": "2.6", "isosphere": None}, "hardware": {"threads": 2}, "command": NASTY}
+    (folder / "run.json").write_text(json.dumps(about))
+    result = {"recipe": recipe, "last": last, "oracle": {"step": 20} | last, "seconds": 1.5, **about}
+    (folder / "result.json").write_text(json.dumps(result))
+
+    labels = np.repeat(np.arange(len(CLASSES)), per_class)
+    embeddings = generator.normal(size=(len(CLASSES), 8))[labels] + 0.8 * generator.normal(size=(len(labels), 8))
+    scale = np.abs(embeddings).max()
+    halves = (embeddings / scale).astype(np.float16)
+    np.savez(folder / "test_embeddings.npz", embeddings=halves, scale=scale, labels=labels, classes=np.array(CLASSES))
+    pixels = generator.integers(0, 256, (len(labels), 3, size, size), dtype=np.uint8)
+    np.savez_compressed(folder / "test_thumbnails.npz", pixels=pixels)
+
+    (folder / "snapshots").mkdir()
+    norms = 4 * np.exp(0.3 * generator.normal(size=50))
+    for step in range(0, 21, 5):
+        angles = {"angles": (30 / norms).astype(np.float32)} if step else {}
+        np.savez(folder / "snapshots" / f"step-{step:07d}.npz", indices=np.arange(50), norms=norms, **angles)
+    return folder
+
+
+def results_file(path: Path) -> Path:
+    runs = []
+    for cell in ("cub200-ms-lr1e-05", "cub200-ms-lr0.0002"):
+        for arm, base in (("sec", 0.62), ("none", 0.60), ("sec-relative", 0.63)):
+            for seed in range(2):
+                recipe = options.to_dict(tiny_recipe("rendered-sec", {"seed": seed, "constraint.eta": len(arm)}))
+                value = base + 0.01 * seed
+                last = {"recall@1": value, "map@r": value / 2, "nmi": 0.5, "f1": 0.2, "norm_mean": 3, "norm_cv": 0.1}
+                norms = [[step, 1 / step, 3.0, 0.5] for step in (10, 20, 30)]
+                runs.append({"cell": cell, "arm": arm, "recipe": recipe, "last": last, "norms": norms})
+    runs.append(runs[0] | {"arm": "l2reg", "last": {}, "diverged": "at step 7", "norms": [[1, float("nan"), 1.0, 1.0]]})
+    path.write_text(json.dumps({"trials": runs[:3], "runs": runs}))
+    return path
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory) -> dict[str, list[Path]]:
+    folder = tmp_path_factory.mktemp("runs")
+    plain, sec = write_run(folder / "plain", 0.5, 0, eta="0.0"), write_run(folder / "sec", 0.617, 1)
+    return {"one": [sec], "two": [plain, sec], "table": [results_file(folder / "rates_cub200.json")]}
+
+
+@pytest.fixture(scope="module")
+def pages(sources, tmp_path_factory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("pages")
+    return {name: write_page(paths, folder / f"{name}.html") for name, paths in sources.items()}
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    if find_browser() is None:
+        if os.environ.get("ISOSPHERE_REQUIRE_BROWSER"):
+            pytest.fail("ISOSPHERE_REQUIRE_BROWSER is set, but there is no Chromium or Chrome on the PATH")
+        pytest.skip("no Chromium or Chrome on the PATH: apt-get install chromium")
+    browser = Browser(tmp_path_factory.mktemp("profile"))
+    yield browser
+    browser.close()
+
+
+# ---------------------------------------------------------------- numbers
+
+
+def test_nearest_against_a_loop():
+    generator = np.random.default_rng(0)
+    embeddings, labels = generator.normal(size=(40, 4)).astype(np.float32), generator.integers(0, 6, 40)
+    labels[7] = 99  # a singleton: its errors are not the model's
+    is_query = np.arange(40) % 2 == 0
+    unit = embeddings / np.linalg.norm(embeddings, axis=1, keepdims=True)
+    for asks in (np.ones(40, bool), is_query):
+        candidates = np.flatnonzero(asks)
+        found = nearest(Embedded(embeddings, labels, [], asks), candidates)
+        for row, query in enumerate(candidates):
+            others = [i for i in range(40) if i != query and (asks.all() or not asks[i])]
+            ranked = sorted(others, key=lambda i: -unit[query] @ unit[i])
+            assert found.indices[row].tolist() == ranked[:5]
+            assert found.cosines[row] == pytest.approx([unit[query] @ unit[i] for i in ranked[:5]], abs=1e-6)
+            right = [unit[query] @ unit[i] for i in others if labels[i] == labels[query]]
+            wrong = max(unit[query] @ unit[i] for i in others if labels[i] != labels[query])
+            assert found.lead[row] == pytest.approx(wrong - max(right) if right else -np.inf, abs=1e-6)
+
+
+def test_the_worst_errors_are_those_with_the_greatest_lead():
+    sample, worst = chosen(np.array([0.1, -0.2, 0.5, -np.inf, 0.0, 0.3]))
+    assert worst == [2, 5, 0, 4] and sample == [0, 1, 2, 3, 4, 5]
+    lead = np.random.default_rng(0).normal(size=1000)
+    sample, worst = chosen(lead)
+    assert len(sample) == 120 and sample[0] == 0 and sample[-1] == 999 and max(np.diff(sample)) <= 9
+    assert len(worst) == 80 and set(worst) == set(np.argsort(lead)[-80:].tolist())
+
+
+def test_the_slope_of_turns_is_that_of_a_power_law(tmp_path):
+    norms = np.linspace(1, 5, 30)
+    shots = [Snapshot(0, norms, None), Snapshot(5, 2 * norms, 7 * norms**-2.0), Snapshot(10, norms, 3 * norms**0.5)]
+    slopes = turn_slopes(Run("run", tmp_path, snapshots=shots))
+    assert [step for step, _ in slopes] == [5, 10] and [slope for _, slope in slopes] == pytest.approx([-2, 0.5])
+    alike = [Snapshot(0, np.ones(30), None), Snapshot(5, np.ones(30), norms)]
+    assert turn_slopes(Run("run", tmp_path, snapshots=alike)) == []
+
+
+def test_histogram_against_numpy():
+    values = np.random.default_rng(0).normal(size=500)
+    counts, edges = np.histogram(values, 40, (-3, 3))
+    found = histogram([value for value in values if -3 <= value < 3], -3, 3)
+    assert [share for _, share in found] == pytest.approx(100 * counts / counts.sum())
+    assert [middle for middle, _ in found] == pytest.approx((edges[1:] + edges[:-1]) / 2)
+
+
+def test_recipes_differ_where_they_differ():
+    first, second = (options.to_dict(tiny_recipe("rendered-sec", {"seed": seed})) for seed in (0, 4))
+    assert differing([first, first, second]) == {"seed": ["0", "0", "4"]}
+    second["loss"] = {"kind": "Other", "novel": [1, None]}
+    fields = differing([first, second])
+    assert fields["loss.novel"] == ["-", "[1, None]"] and fields["loss.kind"][1] == "Other"
+
+
+def test_a_chart_needs_two_points_and_lives_with_strange_ones():
+    assert line_chart("a", "step", []) == "" and line_chart("a", "step", [Series("run", 0, [(1, 1.0)])]) == ""
+    strange = [(0, float("nan")), (1, 0.0), (2, -1.0), (3, 5.0), (4, 5.0)]
+    drawn = line_chart("a", "step", [Series("run", 0, strange)], log=True)
+    assert "nan" not in drawn and "&quot;points&quot;:[[3.0,5.0],[4.0,5.0]]" in drawn
+
+
+# ---------------------------------------------------------------- sources
+
+
+def test_a_half_written_run_is_shown_as_far_as_it_goes(tmp_path):
+    folder = write_run(tmp_path / "half", 0.5, 0)
+    for name in ("result.json", "test_thumbnails.npz"):
+        (folder / name).unlink()
+    lines = (folder / "metrics.jsonl").read_text().splitlines(keepends=True)
+    (folder / "metrics.jsonl").write_text("".join(lines[:9]) + lines[9][:20])
+    (folder / "test_embeddings.npz").write_bytes(b"PK\x03\x04 cut short")
+    (folder / "snapshots" / "step-0000020.npz").write_bytes(b"")
+    page = write_page([folder], tmp_path / "page.html").read_text()
+    for told in (
+        "no result.json: the run has not finished", "1 line of metrics.jsonl cannot be read", "unfinished, 8 of 20",
+        "test_embeddings.npz cannot be read", "snapshots that cannot be read: step-0000020.npz", "nothing to retrieve",
+    ):  # fmt: skip
+        assert told in page
+    assert ">10.0</td>" in page and "training loss" in page and "Directions" in page  # R@1 of the first evaluation
+
+
+def test_a_run_without_snapshots_embeddings_or_lines(tmp_path):
+    folder = write_run(tmp_path / "bare", 0.5, 0)
+    for path in [folder / "metrics.jsonl", folder / "test_embeddings.npz", *(folder / "snapshots").iterdir()]:
+        path.unlink()
+    page = write_page([folder], tmp_path / "page.html").read_text()
+    assert "no recorded directions" in page and "no test_embeddings.npz" in page and "no metrics.jsonl" in page
+    assert ">50.0</td>" in page and "Learning curves" not in page and 'id="directions"' not in page
+
+
+def test_a_recipe_of_another_version_is_shown_as_it_stands(tmp_path):
+    folder = write_run(tmp_path / "old", 0.5, 0)
+    recipe = json.loads((folder / "recipe.json").read_text())
+    recipe["loop"]["wobble"] = 7
+    (folder / "recipe.json").write_text(json.dumps(recipe))
+    other = write_run(tmp_path / "new", 0.5, 1)
+    page = write_page([folder, other], tmp_path / "page.html").read_text()
+    assert "of another version of isosphere (loop.wobble: no such field" in page
+    assert re.search(r"<span>loop\.wobble</span></th><td>7</td><td>-</td>", page)
+    recipe |= {"data": None, "loop": 5}
+    (folder / "recipe.json").write_text(json.dumps(recipe))
+    page = write_page([folder], tmp_path / "page.html").read_text()
+    assert "of another version of isosphere (data: expected a group" in page and ">none</td>" in page
+
+
+def test_metrics_of_other_tasks_are_shown_by_their_own_names(tmp_path):
+    path = results_file(tmp_path / "ours.json")
+    held = json.loads(path.read_text())
+    for record in held["runs"]:
+        record["last"] = {"odd": record["last"]["recall@1"], "norm_mean": 2.0} if record["last"] else {}
+    path.write_text(json.dumps(held))
+    page = write_page([path], tmp_path / "page.html").read_text()
+    assert "never seen in training" not in page and '<th scope="col" class="n">odd</th>' in page
+    assert '<span>sec - none</span></th><td class="w">odd</td><td class="n">+2.0</td>' in page
+
+
+def test_what_is_no_source_is_refused_in_a_line(tmp_path):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "list.json").write_text("[1]")
+    (tmp_path / "none.json").write_text('{"runs": [], "trials": []}')
+    out = tmp_path / "page.html"
+    for path, said in (("empty", "not a run folder"), ("list.json", "not a file of results"), ("none.json", "no runs")):
+        with pytest.raises(ValueError, match=said):
+            write_page([tmp_path / path], out)
+    with pytest.raises(FileNotFoundError, match="no such run folder or results file"):
+        write_page([tmp_path / "absent"], out)
+    with pytest.raises(ValueError, match="name a run folder"):
+        write_page([], out)
+    with pytest.raises(ValueError, match="a file in a folder that exists"):
+        write_page([tmp_path / "empty"], tmp_path / "absent" / "page.html")
+    assert not out.exists()
+
+
+def test_runs_of_one_name_keep_apart_and_one_given_twice_counts_once(tmp_path):
+    twins = [write_run(tmp_path / name / "run", 0.5, seed) for seed, name in enumerate("ab")]
+    page = write_page([*twins, twins[0] / "..", twins[0]][:2] + [twins[0]], tmp_path / "page.html").read_text()
+    assert "<p>a/run, b/run</p>" in page and "2 runs compared" in page
+
+
+def test_images_come_from_paths_too_and_galleries_of_other_test_sets_stand_apart(tmp_path):
+    first, second = write_run(tmp_path / "first", 0.5, 0), write_run(tmp_path / "second", 0.5, 1, per_class=4)
+    for folder in (first, second):
+        (folder / "test_thumbnails.npz").unlink()
+    arrays = dict(np.load(first / "test_embeddings.npz"))
+    del arrays["classes"]
+    np.savez(first / "test_embeddings.npz", **arrays)
+    paths = []
+    for number, label in enumerate(arrays["labels"]):
+        path = tmp_path / "photos" / f"bird{label}" / f"{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("L", (300, 200), number).save(path)
+        paths.append(str(path))
+    (first / "test_paths.txt").write_text("\n".join(paths) + "\n")
+    (second / "test_paths.txt").write_text("one line\n")
+    page = write_page([first, second], tmp_path / "page.html").read_text()
+    (group,) = json.loads(re.search(r'id="galleries">(.*?)</script>', page)[1])
+    assert set(group["names"].values()) == {f"bird{label}" for label in range(len(CLASSES))}
+    assert "second&#x27;s test_paths.txt cannot be used: it has 1 lines for 32 embeddings" in page
+    os.remove(paths[0])
+    assert "because images cannot be read" in write_page([first], tmp_path / "page.html").read_text()
+
+
+def test_a_page_of_large_noisy_images_stays_small(tmp_path):
+    runs = [write_run(tmp_path / name, 0.5, seed, per_class=150, size=96) for seed, name in enumerate("abcd")]
+    page = write_page(runs, tmp_path / "page.html")
+    assert 1_000_000 < page.stat().st_size < 3_000_000
+    shown = len(json.loads(re.search(r'id="galleries">(.*?)</script>', page.read_text())[1])[0]["queries"])
+    assert f"{shown} of 1200 queries" in page.read_text() and 10 < shown < 200
+
+
+# ---------------------------------------------------------------- in a browser
+
+ROWS = "[...document.querySelector('{0} table').tBodies[0].rows].map((row) => row.cells[{1}].textContent)"
+OVERFLOW = """[...document.querySelectorAll('body *')].filter((node) => !node.closest('.scroll, nav, .skip, #tip') &&
+    node.getBoundingClientRect().right > innerWidth + 1).map((node) => node.outerHTML.slice(0, 200))"""
+CUT_OFF = """[...document.querySelectorAll('svg[viewBox] text')].filter((node) => {
+    const [a, b] = [node.getBoundingClientRect(), node.ownerSVGElement.getBoundingClientRect()];
+    return b.width && (a.left < b.left - 1 || a.right > b.right + 1 || a.bottom > b.bottom + 1);
+}).map((node) => node.textContent)"""
+OVERLAPS = """[...document.querySelectorAll('svg[viewBox]')].flatMap((svg) => {
+    const found = [...svg.querySelectorAll('text')].map((node) => [node.textContent, node.getBoundingClientRect()]);
+    return found.flatMap(([name, a], i) => found.slice(i + 1).filter(([, b]) => a.width && a.left < b.right - 1 &&
+        b.left < a.right - 1 && a.top < b.bottom - 4 && b.top < a.bottom - 4).map(([other]) => [name, other]));
+})"""
+RESOURCES = "performance.getEntriesByType('resource').map((e) => e.name).filter((name) => !/^data:/.test(name))"
+CONTRAST = """(() => {
+    const parse = (colour) => colour.match(/[\\d.]+/g).map(Number);
+    const linear = (v) => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
+    const light = ([r, g, b]) => 0.2126 * linear(r / 255) + 0.7152 * linear(g / 255) + 0.0722 * linear(b / 255);
+    const ground = (node) => {
+        for (; node; node = node.parentElement) {
+            const colour = parse(getComputedStyle(node).backgroundColor);
+            if (colour.length < 4 || colour[3] > 0) return colour;
+        }
+        return [255, 255, 255];
+    };
+    const poor = [];
+    for (const node of document.querySelectorAll('body *')) {
+        if (node.matches('script, noscript, :disabled, option') || !node.getClientRects().length) continue;
+        if (![...node.childNodes].some((child) => child.nodeType === 3 && child.textContent.trim())) continue;
+        const style = getComputedStyle(node);
+        const ink = parse(node.ownerSVGElement ? style.fill : style.color);
+        const [a, b] = [light(ink), light(ground(node))].sort((x, y) => y - x);
+        if ((a + 0.05) / (b + 0.05) < 4.5) poor.push([node.outerHTML.slice(0, 120), (a + 0.05) / (b + 0.05)]);
+    }
+    return poor;
+})()"""
+
+
+@pytest.mark.parametrize("name", ["one", "two", "table"])
+def test_a_page_opens_clean_at_both_widths_and_in_both_themes(browser, pages, name):
+    grounds = []
+    for width in (1400, 390):
+        for scheme in ("light", "dark"):
+            browser.open(pages[name], width, scheme)
+            browser.run("document.querySelectorAll('details').forEach((node) => { node.open = true; })")
+            assert browser.run(OVERFLOW) == [] and browser.run("document.documentElement.scrollWidth") == width
+            assert browser.run(CUT_OFF) == [] and browser.run(OVERLAPS) == []
+            assert browser.run(CONTRAST) == []
+            assert browser.run(RESOURCES) == []
+            assert browser.complaints == []
+            grounds.append(browser.run("getComputedStyle(document.body).backgroundColor"))
+    assert grounds[0] == grounds[2] != grounds[1] == grounds[3]
+
+
+def test_what_files_say_is_never_code(browser, pages):
+    browser.open(pages["two"])
+    assert browser.run("window.hacked") is None and browser.run("document.scripts.length") == 2
+    assert browser.run("document.querySelectorAll('[onerror], img[src=x]').length") == 0
+    assert browser.run("document.querySelector('.query h3').textContent").startswith(NASTY)
+    assert browser.run(f"document.body.innerText.includes({json.dumps(NASTY)})")
+    # The policy itself refuses whatever would slip through.
+    browser.run("document.body.append(Object.assign(document.createElement('script'), {text: 'window.hacked = 2'}))")
+    assert browser.run("window.hacked") is None and "Content Security Policy" in " ".join(browser.complaints)
+
+
+def test_the_theme_can_be_chosen(browser, pages):
+    browser.open(pages["one"], scheme="light")
+    colours = []
+    for _ in range(3):
+        browser.run("document.getElementById('theme').click()")
+        words = browser.run("document.getElementById('theme').textContent")
+        colours.append((words, browser.run("getComputedStyle(document.body).backgroundColor")))
+    assert [words for words, _ in colours] == ["Theme: light", "Theme: dark", "Theme: system"]
+    assert colours[0][1] == colours[2][1] != colours[1][1]
+
+
+def test_tables_sort_by_click_and_by_keyboard(browser, pages):
+    browser.open(pages["table"])
+    cells, recalls = (ROWS.format("#table0", column) for column in (0, 3))
+    assert browser.run(cells)[:2] == ["cub200-ms-lr1e-05"] * 2  # numbers in order, not their letters
+    browser.run("document.querySelectorAll('#table0 thead button')[3].click()")
+    assert browser.run(recalls)[0] == "63.5 ± 0.7" and browser.run(recalls)[-1] == "-"
+    assert browser.run("document.querySelectorAll('#table0 thead th')[3].ariaSort") == "descending"
+    browser.run("document.querySelectorAll('#table0 thead button')[3].focus()")
+    browser.press("Enter", 13)
+    assert browser.run(recalls)[0] == "60.5 ± 0.7" and browser.run(recalls)[-1] == "-"  # what is not there stays last
+    assert browser.run("document.querySelectorAll('#table0 thead th')[3].ariaSort") == "ascending"
+    assert browser.run("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+    browser.run("document.querySelectorAll('#table0 thead button')[1].click()")
+    assert browser.run(ROWS.format("#table0", 1))[:3] == ["l2reg", "none", "none"]
+    assert browser.run("document.querySelectorAll('[aria-sort]').length") == 1
+
+
+def test_a_table_of_runs_has_means_differences_trials_and_what_diverged(browser, pages):
+    browser.open(pages["table"])
+    words = browser.run("document.getElementById('table0').textContent")
+    assert "0 (1 diverged)" in words and "3 tuning trials" in words and "curves of cub200-ms-lr0.0002" in words
+    rows = "[...document.querySelectorAll('#table0 tr')].map((row) => [...row.cells].map((cell) => cell.textContent))"
+    rows = browser.run(rows)
+    assert ["sec - none", "R@1", "+2.0", "+2.0", "+2.0", "2 of 2", "4"] in rows
+    assert ["sec-relative - sec", "MAP@R", "+0.5", "+0.5", "+0.5", "2 of 2", "4"] in rows
+
+
+def test_metrics_and_recipes_are_on_the_page(browser, pages):
+    browser.open(pages["two"])
+    assert browser.run(ROWS.format("#metrics", 0)) == ["plain", "sec"]
+    assert browser.run(ROWS.format("#metrics", 2)) == ["50.0", "61.7"]
+    assert browser.run(ROWS.format("#recipes", 0)) == ["constraint.eta"]
+    sections = browser.run("[...document.querySelectorAll('nav a')].map((a) => document.querySelector(a.hash).id)")
+    assert sections == ["metrics", "curves", "norms", "directions", "gallery", "recipes"]
+    labels = browser.run("[...document.querySelectorAll('svg[role=img]')].map((svg) => svg.getAttribute('aria-label'))")
+    assert "slope of log turn by log norm by step: plain ends at -1; sec ends at -1" in labels
+    assert all(labels) and len(labels) > 12
+
+
+def test_charts_tell_their_values_by_pointer_and_keyboard(browser, pages):
+    browser.open(pages["two"])
+    titles = "[...document.querySelectorAll('#curves .chart > figcaption')].map((node) => node.textContent)"
+    loss = browser.run(titles).index("training loss")
+    browser.hover("#curves svg[data-chart]", loss)
+    tip = browser.run("document.getElementById('tip').innerText.split('\\n')")
+    step = int(tip[0].removeprefix("step "))
+    assert 8 <= step <= 13 and tip[1:] == [f"{name}: {float(f'{1 / step:.4g}'):g}" for name in ("plain", "sec")]
+    browser.run(f"document.querySelectorAll('#curves svg[data-chart]')[{loss}].focus()")
+    browser.press("ArrowRight", 39)
+    after = browser.run("document.getElementById('tip').innerText.split('\\n')[0]")
+    assert after == f"step {step + 1}"
+    browser.press("Escape", 27)
+    assert browser.run("document.getElementById('tip').hidden") and browser.complaints == []
+
+
+def test_the_gallery_pages_decodes_marks_and_filters(browser, pages, sources):
+    browser.open(pages["two"])
+    status = "document.querySelector('.gallery [role=status]').textContent"
+    titles = "[...document.querySelectorAll('.query h3')].map((node) => node.textContent)"
+    assert browser.run(status) == "page 1 of 8, 48 queries"
+    images = "[...document.querySelectorAll('.query img')]"
+    decoded = f"Promise.all({images}.map((image) => image.decode().then(() => image.naturalWidth)))"
+    seen = browser.run(titles)
+    for _ in range(7):
+        browser.run("document.querySelectorAll('.controls button')[1].click()")
+        assert set(browser.run(decoded)) == {24}
+        seen += browser.run(titles)
+    assert len(seen) == len(set(seen)) == 48 and browser.run(status) == "page 8 of 8, 48 queries"
+    assert browser.run("document.querySelectorAll('.controls button')[1].disabled")
+    browser.run("document.querySelectorAll('.controls button')[0].click()")
+    assert browser.run(status).startswith("page 7 of 8")
+
+    pick = "(() => {{ const list = document.querySelectorAll('.controls select')[{0}]; list.value = {1};"
+    pick += "list.dispatchEvent(new Event('change')); }})()"
+    browser.run(pick.format(1, json.dumps("gull")))
+    assert browser.run(status) == "page 1 of 1, 6 queries"
+    assert all(title.startswith("gull (image ") for title in browser.run(titles))
+    # Every neighbour of the first gull, run by run, against the embeddings themselves.
+    hits = "[...document.querySelectorAll('.query')[0].querySelectorAll('.hit')].map((hit) => [hit.className, "
+    hits += "hit.textContent, hit.querySelector('img').alt])"
+    expected = []
+    for folder in sources["two"]:
+        embedded = read_run(folder, "").embedded
+        unit = embedded.embeddings / np.linalg.norm(embedded.embeddings, axis=1, keepdims=True)
+        for index in [i for i in np.argsort(-unit @ unit[12], kind="stable") if i != 12][:5]:
+            cosine, right = float(unit[index] @ unit[12]), embedded.labels[index] == 2
+            alt = f"{'right' if right else 'wrong'}: {CLASSES[embedded.labels[index]]}, cosine {round(cosine, 4):.3f}"
+            expected.append(["hit right" if right else "hit", "✓" if right else "✗", alt])
+    found = browser.run(hits)
+    assert [[kind, mark[0], alt] for kind, mark, alt in found] == expected
+    assert {kind for kind, _, _ in found} == {"hit", "hit right"}
+    borders = "new Set([...document.querySelectorAll('.hit')].map((hit) => getComputedStyle(hit).borderTopStyle)).size"
+    assert browser.run(borders) == 2  # not by colour alone
+    browser.hover(".hit")
+    tip = browser.run("document.getElementById('tip').innerText")
+    assert "label " in tip and "cosine 0." in tip and expected[0][2].split(": ")[1].split(",")[0] in tip
+    browser.run(pick.format(1, json.dumps("all classes")) + ";" + pick.format(0, json.dumps("worst errors")))
+    assert "worst error no. 1)" in browser.run(titles)[0] and browser.complaints == []
+
+
+def test_everything_but_the_gallery_is_there_without_scripts(browser, pages):
+    browser.open(pages["two"], scripts=False)
+    # Scripts of the page are off; those of the debugger run.
+    assert browser.run("document.querySelectorAll('table').length") > 10
+    assert browser.run("document.querySelectorAll('svg path').length") > 100
+    assert browser.run("document.querySelectorAll('thead button').length") == 0
+    assert browser.run("document.getElementById('theme').offsetParent") is None
+    assert browser.run("document.querySelectorAll('noscript tbody tr').length") == 48
+    browser.ask("Emulation.setScriptExecutionDisabled", value=False)
