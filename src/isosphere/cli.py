@@ -99,9 +99,11 @@ def reproduce(
     """Run a whole table and print mean and spread over seeds: `isosphere reproduce table3 --dataset cub200`.
 
     Data and compilation are paid once. Every finished run is added to a JSON file in the results folder and is not
-    run again; a broken one is resumed. Fields of all recipes can be changed as in `train`:
-    `--data.root data --data.pack packed --model.weights resnet50_msra.safetensors --loop.compile true`.
+    run again; one that was stopped is resumed, one that was killed starts over. Fields of all recipes can be changed
+    as in `train`: `--data.root data --data.pack packed --model.weights resnet50_msra.safetensors --loop.compile true`.
     """
+    import hashlib
+
     from rich.console import Console
 
     from isosphere.recipes import override
@@ -109,21 +111,32 @@ def reproduce(
     from isosphere.tables import differences_table, printed_table, seeds_table
     from isosphere.train import reproduce as engine
 
-    changes = {"loop.save_every": "0"} | parse_changes(context.args)
+    given = parse_changes(context.args)
+    changes = {"loop.save_every": "0"} | given
     asked = Asked(dataset, tuple(losses or ()), tuple(arms or ()), paper, epochs)
     chosen = {
         cell: {arm: override(recipe, changes) for arm, recipe in its.items()}
         for cell, its in cells(table, asked).items()
     }
-    name = f"{table}_{next(iter(chosen)).removeprefix('simclr-').split('-')[0]}{'_paper' if paper else ''}"
     tuning = tune and table == "table3" and not paper
+    # Another experiment has another file: its runs are not seeds of this one.
+    other = [f"{key.split('.')[-1]}={value}" for key, value in sorted(given.items()) if key not in engine.FREE]
+    marks = ["paper"] * paper + ["untuned"] * (table == "table3" and not tuning and not paper) + other
+    suffix = "".join(f"_{mark}".replace("/", "-") for mark in marks)
+    if len(suffix) > 80:  # too long for a file's name
+        suffix = f"_{hashlib.sha256(suffix.encode()).hexdigest()[:8]}"
+    name = f"{table}_{next(iter(chosen)).removeprefix('simclr-').split('-')[0]}{suffix}"
     held = engine.Results(results / f"{name}.json")
     records = engine.reproduce(chosen, dict.fromkeys(seeds or (0,)), tuning, held, out / name, device)
     console = Console()
     console.print(seeds_table(records))
     if table in ("table3", "table4", "table5"):
         console.print(differences_table(records))
-    alike = "trained likewise" if paper else "another protocol: not comparable with ours"
+        others = [path for path in results.glob(f"{table}_*{suffix}.json") if path.stem.count("_") == name.count("_")]
+        if len(others) > 1:
+            every = [record for path in sorted(others) for record in engine.Results(path).finals()]
+            console.print(differences_table(every, f"all of {', '.join(path.stem for path in sorted(others))}"))
+    alike = "trained likewise" if paper and not other else "another protocol: not comparable with ours"
     for cell in chosen:
         metrics, rows = printed(table, cell)
         if rows:
@@ -134,6 +147,7 @@ def reproduce(
 def evaluate(
     run: Annotated[Path, typer.Argument(help="a run folder")],
     data: Annotated[Path | None, typer.Option(help="another folder or CSV, all classes of which are used")] = None,
+    probe: Annotated[bool, typer.Option("--probe", help="self-supervision: the linear probe at several rates")] = False,
     device: Device = "auto",
 ) -> None:
     """Measure a trained run on its test classes, or on other images."""
@@ -142,6 +156,11 @@ def evaluate(
     from isosphere.tables import comparison
     from isosphere.train.evaluate import load_run, measure_run
 
+    if probe:
+        if data is not None:
+            raise ValueError("--probe is taken on the run's own images: leave out --data")
+        Console().print(probe_table(run, device))
+        return
     title = None if data is None else f"all classes of {data}; metrics in %"
     found = measure_run(load_run(run, device), None if data is None else str(data))
     Console().print(comparison({run: {"last": found}}, title))
@@ -357,6 +376,31 @@ def free_folder(parent: Path, name: str, suffix: str = "") -> Path:
     while (path := parent / f"{name}{f'-{number}' if number > 1 else ''}{suffix}").exists():
         number += 1
     return path
+
+
+def probe_table(run: Path, device: str):
+    """The linear probe of a run's frozen features at several learning rates, trained at once."""
+    from functools import partial
+
+    from rich import box
+    from rich.table import Table
+
+    from isosphere.train.evaluate import embed_shown, load_run
+    from isosphere.train.exams import Frozen
+    from isosphere.train.views import build_views
+
+    trained = load_run(run, device)
+    exam = build_views(trained.recipe.data, trained.device).exam
+    if not isinstance(exam, Frozen):
+        raise ValueError(f"--probe needs a run without labels on images that have some, which {run} is not")
+    table = Table("lr", "top-1", "top-5", "best top-1*", "best top-5*", "epoch*", box=box.SIMPLE)
+    table.title, table.caption = f"linear probe of {run.name}, in %", "* in the epoch that is best on test"
+    found = exam.probe(exam.look(partial(embed_shown, trained), True), trained.recipe.seed, (1.0, 2.0, 5.0, 10.0))
+    for lr, its in found.items():
+        shares = [its[name] for name in ("top1", "top5", "best_top1", "best_top5")]
+        shown = [f"diverged in epoch {its['diverged']}"] if its["diverged"] else [f"{100 * s:.1f}" for s in shares]
+        table.add_row(f"{lr:g}", *shown, *([] if its["diverged"] else [str(its["best_epoch"])]))
+    return table
 
 
 def read_recipe(run: Path):

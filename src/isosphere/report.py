@@ -21,6 +21,7 @@ def inspection(embeddings_file: Path, labels_file: Path) -> Iterator[Table | str
     import torch
 
     from isosphere.metrics import clustering_metrics, retrieval_metrics
+    from isosphere.metrics.faces import norm_and_errors
     from isosphere.metrics.retrieval import first_is_right
     from isosphere.sphere import norms
 
@@ -49,6 +50,9 @@ def inspection(embeddings_file: Path, labels_file: Path) -> Iterator[Table | str
         low, high = edges[number], edges[number + 1]
         table.add_row(str(number + 1), f"{low:.4g}", f"{high:.4g}", str(int(chosen.sum())), rate)
     yield table
+    auroc = norm_and_errors(lengths, wrong, groups=1)["auroc"]
+    if auroc is not None:
+        yield f"a low norm foretells an R@1 error with AUROC {auroc:.3f}; 0.5 is chance"
     yield f"norms: mean {mean:.4g}, variance {(spread * mean) ** 2:.4g}, coefficient of variation {spread:.3f}"
     yield verdict(mean, spread)
 

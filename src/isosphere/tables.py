@@ -24,7 +24,7 @@ Records = list[dict[str, Any]]  # each with cell, arm, seed and last
 def comparison(results: Mapping[Path, Mapping[str, Any]], title: str | None = None) -> Table:
     """A table of runs side by side: test metrics in percent and the norms, from what each result.json holds."""
     metrics = columns([result["last"] for result in results.values()])
-    title = title or (SEEN_NEVER if "recall@1" in metrics else NOT_TRAINED)
+    title = title or (SEEN_NEVER if "recall@1" in metrics else NOT_TRAINED if metrics else "norms of the images")
     table = Table("run", *metrics.values(), *NORMS.values(), title=title, box=box.SIMPLE, padding=(0, 1, 0, 0))
     for column in table.columns[1:]:
         column.justify, column.no_wrap = "right", True
@@ -54,18 +54,26 @@ def seeds_table(records: Records) -> Table:
     every = columns([record["last"] for record in records])
     metrics = {name: told for name, told in every.items() if name == "recall@1" or not name.startswith("recall@")}
     title = SEEN_NEVER if "recall@1" in metrics else NOT_TRAINED
-    table = Table("cell", "arm", "seeds", *metrics.values(), "norm", title=title, box=box.SIMPLE, padding=(0, 1, 0, 0))
+    headings = ("cell", "arm", "seeds", *metrics.values(), "norm", "oracle, picked on test")
+    table = Table(*headings, title=title, box=box.SIMPLE, padding=(0, 1, 0, 0))
     for number, column in enumerate(table.columns):
         column.justify, column.no_wrap = "right" if number > 1 else "left", True
-    before = None
+    table.columns[-1].no_wrap = False
+    before, first = None, next(iter(metrics), "")
     for (cell, arm), found in _grouped(records).items():
         whole = [record["last"] for record in found if record["last"]]
         shown = [spread([100 * last[name] for last in whole if name in last]) for name in metrics]
         norm = f"{np.mean([last['norm_mean'] for last in whole]):.3g}" if whole else "-"
         diverged = f" ({len(found) - len(whole)} diverged)" if len(whole) < len(found) else ""
-        table.add_row("" if cell == before else cell, arm, f"{len(whole)}{diverged}", *shown, norm)
+        best = spread([100 * max(test[first] for test in _tests(record)) for record in found if record["last"]])
+        table.add_row("" if cell == before else cell, arm, f"{len(whole)}{diverged}", *shown, norm, best)
         before = cell
     return table
+
+
+def _tests(record: Mapping[str, Any]) -> list[Mapping[str, float]]:
+    """All evaluations of a run that are known."""
+    return record.get("tests") or [record.get("oracle") or record["last"]]
 
 
 def spread(values: list[float]) -> str:
@@ -139,7 +147,7 @@ def pooled(records: Records, metric: str, arm: str, than: str, resamples: int = 
     return Difference(arm, than, cells, float(mean), float(low), float(high))
 
 
-def differences_table(records: Records) -> Table:
+def differences_table(records: Records, where: str = "") -> Table:
     """All arms against no constraint, and relative SEC against SEC, pooled over cells, in points."""
     arms = list(dict.fromkeys(record["arm"] for record in records))
     measured = {name for record in records for name in record["last"]}
@@ -148,6 +156,7 @@ def differences_table(records: Records) -> Table:
     if {"sec", "sec-relative"} <= set(arms):
         compared.append(("sec-relative", "sec"))
     title = "paired differences in points: mean over cells, 95 % bootstrap interval over cells and seeds"
+    title += f"; {where}" if where else ""
     table = Table("difference", "metric", "mean", "interval", "cells above 0", "pairs", title=title, box=box.SIMPLE)
     for arm, than in compared:
         for metric in metrics:

@@ -205,6 +205,28 @@ packed.pack(ImageSet.folder(sys.argv[1]), sys.argv[2], shorter=32, workers=0)
 """
 
 
+def test_pixels_that_changed_since_they_were_packed_are_refused(folder: Path, tmp_path: Path) -> None:
+    images = ImageSet.folder(folder)
+    pack(images, tmp_path / "store", 16)
+    data = bytearray((tmp_path / "store" / "pixels.bin").read_bytes())
+    data[-1] ^= 1
+    (tmp_path / "store" / "pixels.bin").write_bytes(data)
+    with pytest.raises(ValueError, match=f"damaged at 1 images: {images.paths[-1]}; delete it"):
+        pack(images, tmp_path / "store", 16)
+
+
+def test_fused_crops_are_the_plain_ones(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = pack(ImageSet.folder(folder), tmp_path / "store", 16)
+    view, indices = TrainView(8, 16), torch.arange(len(store))
+    numbers = uniforms(0, 1, indices, view.draws)
+    plain = store.batch(indices, view, numbers)
+    monkeypatch.setattr(packed, "_compiled_crops", lambda: torch.compile(packed.sample_crops, backend="aot_eager"))
+    store.fuse_crops()
+    assert store.crops is not packed.sample_crops
+    fused = store.batch(indices, view, numbers)
+    assert (fused.int() - plain.int()).abs().max() <= 1
+
+
 def test_killed_while_packing(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     process = subprocess.Popen([sys.executable, "-c", SCRIPT, str(folder), str(tmp_path / "store")])
     records = tmp_path / "store.partial" / "records.bin"

@@ -1,6 +1,5 @@
 """The four benchmarks' loaders on miniature copies of each layout."""
 
-import builtins
 import dataclasses
 from pathlib import Path
 
@@ -178,20 +177,6 @@ def test_test_classes_of_the_devkit_need_the_labelled_list(tmp_path: Path) -> No
         load("cars196", tmp_path)
 
 
-def test_without_scipy_the_error_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    cars_first(tmp_path)
-    original = builtins.__import__
-
-    def refusing(name: str, *rest: object, **named: object) -> object:
-        if name.startswith("scipy"):
-            raise ImportError(name)
-        return original(name, *rest, **named)
-
-    monkeypatch.setattr(builtins, "__import__", refusing)
-    with pytest.raises(ImportError, match="needs scipy; install it, or use class folders"):
-        load("cars196", tmp_path)
-
-
 def test_unknown_names_and_empty_folders(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no benchmark 'cub'; there are cub200, cars196, sop, inshop"):
         load("cub", tmp_path)
@@ -219,3 +204,25 @@ def test_the_counts_are_those_of_table_1(monkeypatch: pytest.MonkeyPatch) -> Non
         "sop": (11318, 11316, 59551, 60502),
         "inshop": (3997, 3985, 25882, 26830),
     }
+
+
+def test_lists_that_are_not_as_published_are_told_in_a_line(tmp_path: Path) -> None:
+    (tmp_path / "sop").mkdir()
+    for split in ("train", "test"):
+        (tmp_path / "sop" / f"Ebay_{split}.txt").write_text("image_id class_id super_class_id path\n1 2 3\n")
+    with pytest.raises(ValueError, match="does not hold the lists of Stanford Online Products as published"):
+        load("sop", tmp_path / "sop", allow_missing=True)
+
+
+def test_splits_that_names_cannot_tell_are_refused(tmp_path: Path) -> None:
+    class_folders(tmp_path / "cub")
+    for place in sorted((tmp_path / "cub").rglob("*")):
+        if place.is_dir() and place.name[:3].isdecimal():
+            place.rename(place.with_name(f"bird {place.name[4:]} {place.name[:3]}"))
+    with pytest.raises(ValueError, match="must keep their numbers"):
+        load("cub200", tmp_path / "cub")
+    inshop_official(tmp_path / "inshop")
+    (partition,) = (tmp_path / "inshop").rglob("list_eval_partition.txt")
+    partition.write_text(partition.read_text().replace("gallery", "galery"))
+    with pytest.raises(ValueError, match="'galery', which is not train, query or gallery"):
+        load("inshop", tmp_path / "inshop", allow_missing=True)

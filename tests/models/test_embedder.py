@@ -108,3 +108,14 @@ def test_unknown_names():
         build_embedder("resnet5O")
     with pytest.raises(ValueError, match="head is bn_fc, fc or mlp"):
         build_embedder("small_cnn", head="bnfc")
+
+
+@pytest.mark.parametrize("name", ["resnet50_v1", "bn_inception"])
+def test_maps_are_what_the_features_are_the_mean_of(name):
+    torch.manual_seed(0)
+    network = build_backbone(name)[0].eval()
+    images = torch.randn(2, 3, 96, 96)
+    with torch.no_grad():
+        maps = network.maps(images)
+        torch.testing.assert_close(maps.mean((2, 3)), network(images))
+    assert maps.shape[1] == network.num_features and maps.shape[2] == 3 and maps.min() >= 0

@@ -31,7 +31,7 @@ def test_arms_of_a_cell_differ_in_the_constraint_alone(table):
 def test_cells_of_table3():
     found = cells("table3", Asked(dataset="cars196"))
     assert list(found) == [f"cars196-{loss}" for loss in PAPERS_LOSSES]
-    assert list(found["cars196-ms"]) == ["none", "l2reg", "sec", "sec-relative"]
+    assert list(found["cars196-ms"]) == ["none", "sec", "sec-relative"]
     papers = cells("table3", Asked(losses=("ms",), arms=("none", "sec"), paper=True))
     assert papers["cub200-ms"]["sec"].model.backbone == "bn_inception"
     assert groups(*papers["cub200-ms"].values()) == {"claim", "constraint", "model", "optimiser"}  # the exceptions
@@ -51,6 +51,8 @@ def test_rates_are_each_twice_the_last():
         ("table3", Asked(losses=("triplets",)), "no loss 'triplets'"),
         ("table3", Asked(arms=("SEC",)), "no arm 'SEC'"),
         ("table3", Asked(losses=("proxyanchor",), paper=True), "no loss 'proxyanchor'"),
+        ("rates", Asked(losses=("nope",)), "no loss 'nope'"),
+        ("table9", Asked(arms=("sec",)), "all arms: leave out the other choices"),
     ],
 )
 def test_what_is_not_there_is_told(table, asked, told):
@@ -59,18 +61,20 @@ def test_what_is_not_there_is_told(table, asked, told):
 
 
 @pytest.mark.parametrize("arm", TRIAL_STRENGTHS)
-@pytest.mark.parametrize("dataset", ["cub200", "cars196"])
+@pytest.mark.parametrize("dataset", ["cub200", "cars196", "sop"])
 def test_every_arm_gets_six_trials_on_held_out_training_classes(dataset, arm):
     recipe = cells("table3", Asked(dataset=dataset))[f"{dataset}-ms"][arm]
     found = trials(arm, recipe)
     assert len(found) == 6 and len(set(found)) == 6
-    assert {trial.optimiser.lr for trial in found} == set(TRIAL_LRS)
+    assert {trial.optimiser.lr for trial in found} == set(TRIAL_LRS[dataset])
+    assert min(TRIAL_LRS[dataset]) <= recipe.optimiser.lr <= max(TRIAL_LRS[dataset])
     share = recipe.optimiser.backbone_lr / recipe.optimiser.lr
     for trial in found:
         assert trial.data.held_out == 20 and trial.loop.steps == 800 and trial.seed == 100
         assert trial.optimiser.backbone_lr == trial.optimiser.lr * share
     strength = {trial.optimiser.weight_decay if arm == "none" else trial.constraint.eta for trial in found}
-    assert strength == set(TRIAL_STRENGTHS[arm])
+    factor = recipe.optimiser.weight_decay if arm == "none" else 1
+    assert strength == {part * factor for part in TRIAL_STRENGTHS[arm]}
     final = tuned(recipe, found[-1])
     assert groups(recipe, final) <= {"optimiser", "constraint"} and final.data.held_out == 0
     borrowed = tuned(recipe, found[-1], own=False)
@@ -85,3 +89,9 @@ def test_printed_numbers_have_the_names_of_the_arms():
         assert set(rows) <= set(arms) and all(len(row) == len(metrics) for row in rows.values())
     assert printed("table3", "cub200-ms")[1] == published.RETRIEVAL_RESULTS["cub200", "ms"]
     assert printed("table3", "cub200-proxyanchor") == printed("rates", "cub200-ms-lr1e-4") == ((), {})
+
+
+def test_splits_are_those_that_the_loaders_check():
+    from isosphere.data.retrieval import SOURCES
+
+    assert {name: source.counts._asdict() for name, source in SOURCES.items()} == published.SPLITS

@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from safetensors.torch import save_file
 
+from isosphere.models.embedder import build_backbone
+from isosphere.models.frozen import FrozenBatchNorm
 from isosphere.recipes import RECIPES, override
 from isosphere.recipes.tables import Asked, cells
 from isosphere.train import loop, reproduce
@@ -93,6 +96,70 @@ def test_paired_seeds_share_first_weights_and_batches(benchmark):
             assert torch.equal(value, run.model.state_dict()[name])
         for step in range(2):
             assert torch.equal(runs[0].batches.indices(step), run.batches.indices(step))
+
+
+def test_other_recipes_are_never_taken_for_this_one(benchmark, tmp_path):
+    file, chosen = tmp_path / "r.json", few_cells(benchmark, arms=("none",))
+    reproduce.reproduce(chosen, (0,), False, reproduce.Results(file), tmp_path / "runs", "cpu")
+    wider = {cell: {arm: override(r, {"model.dim": "16"}) for arm, r in its.items()} for cell, its in chosen.items()}
+    (record,) = reproduce.reproduce(wider, (0,), False, reproduce.Results(file), tmp_path / "runs", "cpu")
+    assert record["recipe"]["model"]["dim"] == 16
+    # A run of the same cell, arm and seed that was set otherwise gives way: it is not another seed.
+    assert [run["recipe"]["model"]["dim"] for run in json.loads(file.read_text())["runs"]] == [16]
+    runner, folder = reproduce.Runner("cpu"), next((tmp_path / "runs").iterdir())
+    held = json.loads((folder / "result.json").read_text())["recipe"]["model"]["dim"]
+    other = wider if held == 8 else chosen
+    with pytest.raises(ValueError, match="holds the result of another recipe"):
+        runner.run(other["cub200-ms"]["none"], folder)
+
+
+def test_what_a_killed_run_left_is_not_counted(benchmark, tmp_path):
+    recipe = few_cells(benchmark, arms=("none",))["cub200-ms"]["none"]
+    folder = tmp_path / "runs" / f"cub200-ms-none-{reproduce.digest(recipe)}-seed0"
+    folder.mkdir(parents=True)
+    (folder / "metrics.jsonl").write_text('{"step": 0, "kind": "test", "recall@1": 1.0}\n{"step": 1, "ki')
+    cells = {"cub200-ms": {"none": recipe}}
+    results = reproduce.Results(tmp_path / "r.json")
+    (record,) = reproduce.reproduce(cells, (0,), False, results, tmp_path / "runs", "cpu")
+    assert [test["step"] for test in record["tests"]] == [0, 2] and len(record["norms"]) == 2
+    assert record["oracle"]["recall@1"] < 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "seeds", "told"),
+    [({}, (0, 100), "seed 100 is the trials'"), ({"data.held_out": "20"}, (0,), "held_out belongs to the trials")],
+)
+def test_the_protocol_is_guarded(benchmark, tmp_path, changes, seeds, told):
+    chosen = few_cells(benchmark, arms=("none",))
+    chosen = {cell: {arm: override(r, changes) for arm, r in its.items()} for cell, its in chosen.items()}
+    with pytest.raises(ValueError, match=told):
+        reproduce.reproduce(chosen, seeds, True, reproduce.Results(tmp_path / "r.json"), tmp_path / "runs", "cpu")
+    with pytest.raises(ValueError, match="takes SEC's learning rate: name the arm sec"):
+        only = few_cells(benchmark, arms=("l2reg",))
+        reproduce.reproduce(only, (0,), True, reproduce.Results(tmp_path / "r.json"), tmp_path / "runs", "cpu")
+
+
+@pytest.mark.parametrize("backbone", ["resnet50_v1", "bn_inception"])
+def test_a_step_through_the_real_backbones_with_frozen_batch_norm(benchmark, tmp_path, backbone):
+    save_file(build_backbone(backbone)[0].state_dict(), tmp_path / "weights.safetensors")
+    changes = TINY | {
+        "data.root": str(benchmark), "data.size": "64", "data.shorter": "64", "model.backbone": backbone,
+        "model.freeze_bn": "true", "model.weights": str(tmp_path / "weights.safetensors"), "batches.size": "10",
+    }  # fmt: skip
+    run = loop.prepare(override(RECIPES["cub200-ms-sec"], changes), torch.device("cpu"))
+    run.network.train()
+    before = {name: value.clone() for name, value in run.model.state_dict().items()}
+    batch = next(iter(loop.training_feed(run)))
+    assert loop.train_step(run, batch.images, batch.labels)["loss"].isfinite()
+    after, frozen = run.model.state_dict(), 0
+    for path, module in run.model.backbone.named_modules():
+        if isinstance(module, FrozenBatchNorm):
+            names = [f"backbone.{path}.{name}" for name in module.state_dict()]
+            assert all(torch.equal(before[name], after[name]) for name in names), path
+            frozen += 1
+        elif isinstance(module, torch.nn.Conv2d):
+            assert not torch.equal(before[f"backbone.{path}.weight"], after[f"backbone.{path}.weight"]), path
+    assert frozen > 50
 
 
 def test_a_broken_table_goes_on_with_nothing_lost(benchmark, tmp_path, monkeypatch):

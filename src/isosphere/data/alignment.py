@@ -78,7 +78,8 @@ class FaceView:
 
     The defaults frame LFW's 250 x 250 photographs (and others cut out as those) as alignment would: over LFW the
     aligned frames have a median side of 130 and their centres are 8 above the middle. Photographs that are cut to the
-    face already, such as CFP's, want fraction 1 and rise 0, and so do faces that are aligned and of another size.
+    face already, such as CFP's, want fraction 1 and rise 0, and so do faces that are aligned and of another size. One
+    of size x size is in its frame already and stays as it is.
     """
 
     fraction: float = 0.52
@@ -91,6 +92,8 @@ class FaceView:
         from torchvision.transforms.v2 import functional
 
         height, width = image.shape[-2:]
+        if height == width == self.size:
+            return image
         side = max(1, round(self.fraction * min(height, width)))
         top = min(max(round((height - side) / 2 - self.rise * min(height, width)), 0), height - side)
         left = round((width - side) / 2)
@@ -111,6 +114,7 @@ def framed(
     `landmarks` is (N, 5, 2); a face of which fewer than two are known is seen through the view. `workers` processes
     share the work (by default one for each core). Unreadable images are an error that names and counts them.
     """
+    import torchvision.transforms.v2  # noqa: F401, here, or each worker would spend seconds on it
     from rich.progress import track
 
     if landmarks is not None and landmarks.shape != (len(images), 5, 2):
@@ -121,7 +125,7 @@ def framed(
         _Framed(images, view, landmarks),
         batch_size=None,
         sampler=starts,
-        num_workers=min(workers, len(starts)),
+        num_workers=max(0, min(workers, len(starts) - 1)),  # a single chunk is quicker without
         generator=torch.Generator(),  # else the loader would draw its base seed from the global stream
     )
     pixels, failures = torch.empty(len(images), 3, view.size, view.size, dtype=torch.uint8), {}

@@ -67,8 +67,9 @@ def loader(
     seed: int = 0,
     pin_memory: bool = False,
 ) -> Iterator[Batch]:
-    """The batches of these steps in order; workers (none for pixels in memory) each work two steps ahead."""
-    if image_set.device is not None:
+    """The batches of these steps in order; workers (none for pixels in memory, unless mapped) work two steps ahead."""
+    in_files = image_set.device is None or (isinstance(image_set, PackedSet) and image_set.device.type == "cpu")
+    if not in_files:
         workers, pin_memory = 0, False
     source = DataLoader(
         Steps(image_set, batches, view, seed),

@@ -2,7 +2,8 @@
 
 Widths differ, so nothing is padded or squared: an image is a stretch of the buffer, found by its start and size. The
 buffer may live on a GPU, where a batch of crops is one gather. Packing survives being killed: the next call goes on
-after the last whole image, and the finished folder appears by a rename. It is redone when the files have changed.
+after the last whole image, and the finished folder appears by a rename. It is redone when a file's size or time has
+changed, and refused when its own pixels have.
 """
 
 import fcntl
@@ -12,6 +13,7 @@ import os
 import shutil
 import zlib
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 
@@ -165,7 +167,23 @@ def pack(image_set: ImageSet, folder: str | Path, shorter: int = 256, workers: i
     ends = (heights * widths).cumsum(0)
     size = 3 * int(ends[-1])
     buffer = torch.from_file(str(folder / PIXELS), shared=False, size=size, dtype=torch.uint8).view(-1, 3)
-    return PackedSet(image_set, shorter, buffer, ends - heights * widths, heights, widths)
+    store = PackedSet(image_set, shorter, buffer, ends - heights * widths, heights, widths)
+    _check_whole(store, records["crc"], folder)
+    return store
+
+
+def _check_whole(store: PackedSet, sums: np.ndarray, folder: Path) -> None:
+    """Refuse a store whose pixels have changed since they were packed, by the checksum of every image."""
+    starts, sizes = store.starts.tolist(), (store.heights * store.widths).tolist()
+
+    def is_whole(index: int) -> bool:
+        return zlib.crc32(store.buffer[starts[index] : starts[index] + sizes[index]].numpy()) == sums[index]
+
+    with ThreadPoolExecutor() as pool:  # the sums are computed without the interpreter's lock
+        fine = list(pool.map(is_whole, range(len(sums))))
+    damaged = [path for path, whole in zip(store.images.paths, fine, strict=True) if not whole]
+    if damaged:
+        raise ValueError(f"{folder} is damaged at {len(damaged)} images: {some(damaged)}; delete it to pack them again")
 
 
 class _Resized(Dataset):

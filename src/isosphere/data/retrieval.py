@@ -14,7 +14,7 @@ Class folders stand in the root, in `images/`, or in `train/` and `test/` (a spl
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -83,7 +83,10 @@ def load(name: str, root: str | Path, allow_missing: bool = False) -> Benchmark:
     folder = _home(source, Path(root))
     if folder is None:
         raise FileNotFoundError(f"{root} does not hold {source.title}: expected {source.layout}; see {source.address}")
-    listed = list(source.read(folder, source))
+    try:
+        listed = list(source.read(folder, source))
+    except (KeyError, IndexError, TypeError, ValueError, OSError) as error:
+        raise ValueError(f"{folder} does not hold the lists of {source.title} as published: {error}") from error
     there = [image for image in listed if image.path.is_file()]
     found = _counts(there)
     deviation = ""
@@ -160,7 +163,7 @@ def _read_cars(folder: Path, source: "Source") -> Iterator[Listed]:
     return (
         Listed(parent / str(row[field]), f"{int(row['class']):03d}", _half(int(row["class"]), source))
         for annotations, parent, field in files
-        for row in _mat(annotations)["annotations"]
+        for row in _annotations(annotations)
     )
 
 
@@ -176,6 +179,8 @@ def _read_inshop(folder: Path, source: "Source") -> Iterator[Listed]:
     parent = folder / "Img" if (folder / "Img" / "img").is_dir() else folder
     for line in _lines(partition)[2:]:
         path, label, split = line.split()
+        if split not in ("train", "query", "gallery"):
+            raise ValueError(f"{partition.name} puts {path} into {split!r}, which is not train, query or gallery")
         yield Listed(parent / path, label, split)
 
 
@@ -183,6 +188,8 @@ def _read_folders(folder: Path, source: "Source") -> Iterator[Listed]:
     """Class folders in order of name; for Cars196 this puts the same classes into each half as the official order."""
     sets = [ImageSet.folder(place) for place in _class_folders(folder)]
     names = ordered({name for one in sets for name in one.classes})
+    if source.numbered and not all(name[:3].isdecimal() and name[3:4] == "." for name in names):
+        raise ValueError("its class folders must keep their numbers (001.Black_footed_Albatross), which tell the split")
     split = {name: _half(number, source) for number, name in enumerate(names, start=1)}
     for one in sets:
         for path, label in zip(one.paths, one.labels.tolist(), strict=True):
@@ -245,12 +252,12 @@ def _lines(path: Path) -> list[str]:
     return [line for line in path.read_text().splitlines() if line.strip()]
 
 
-def _mat(path: Path) -> dict:
-    try:
-        from scipy.io import loadmat
-    except ImportError as error:
-        raise ImportError(f"reading {path} needs scipy; install it, or use class folders") from error
-    return loadmat(path, squeeze_me=True)
+def _annotations(path: Path) -> Any:
+    from scipy.io import loadmat  # heavy: only where Matlab's files are read
+
+    if not path.is_file():
+        raise ValueError(f"{path.name} is missing")
+    return loadmat(path, squeeze_me=True)["annotations"]
 
 
 PARTITIONS = tuple(f"{place}list_eval_partition.txt" for place in ("Eval/", "Anno/", ""))
@@ -270,6 +277,7 @@ class Source:
     archive: str = ""  # a direct address of the whole archive, where it is known to be stable
     md5: str = ""
     class_folders: bool = False
+    numbered: bool = False  # whether class folders must begin with their number, since their names tell no order
 
 
 SOURCES = {
@@ -284,6 +292,7 @@ SOURCES = {
         archive="https://data.caltech.edu/records/65de6-vp158/files/CUB_200_2011.tgz",
         md5="97eceeb196236b17998738112f37df78",
         class_folders=True,
+        numbered=True,
     ),
     "cars196": Source(
         title="Cars196",

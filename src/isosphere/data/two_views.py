@@ -38,6 +38,10 @@ class ContrastiveView:
     grey_p: float = 0.2
     draws: ClassVar[int] = TrainView.draws + 10
 
+    def __post_init__(self) -> None:
+        if not all(0 <= by <= limit for by, limit in zip(self.jitter, (1, 1, 1, 0.5), strict=True)):
+            raise ValueError(f"jitter must be three numbers from 0 to 1, and 0 to 0.5 for the hue, not {self.jitter}")
+
     def __call__(self, images: Tensor, numbers: Tensor) -> Tensor:
         """One image with its numbers (draws,), or a batch (N, C, H, W) with numbers (N, draws)."""
         if images.ndim == 3:

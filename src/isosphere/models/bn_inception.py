@@ -63,12 +63,16 @@ class BNInception(nn.Module):
             self.last_linear = nn.Linear(self.num_features, classes)
 
     def forward(self, images: Tensor) -> Tensor:
+        return self.maps(images).mean(dim=(2, 3))
+
+    def maps(self, images: Tensor) -> Tensor:
+        """The last layer before its average, (N, 3, H, W) -> (N, 1024, H / 32, W / 32)."""
         outputs = F.max_pool2d(self.unit("conv1_7x7_s2", images), 3, 2, ceil_mode=True)
         outputs = self.unit("conv2_3x3", self.unit("conv2_3x3_reduce", outputs))
         outputs = F.max_pool2d(outputs, 3, 2, ceil_mode=True)
         for block in BLOCKS:
             outputs = self.block(block, outputs)
-        return outputs.mean(dim=(2, 3))
+        return outputs
 
     def logits(self, images: Tensor) -> Tensor:
         """Scores of the classes the weights were trained on, (N, 3, H, W) -> (N, classes)."""

@@ -52,7 +52,7 @@ class Embedder(nn.Module):
         for part, part_lr in ((self.head, lr), (self.backbone, lr if backbone_lr is None else backbone_lr)):
             plain, normalising = [], []
             for module in part.modules():
-                chosen = normalising if isinstance(module, nn.modules.batchnorm._BatchNorm) else plain
+                chosen = normalising if hasattr(module, "running_mean") else plain  # synchronised ones have it, too
                 chosen += [p for p in module.parameters(recurse=False) if p.requires_grad]
             groups += [{"params": plain, "lr": part_lr, "weight_decay": weight_decay}] if plain else []
             groups += [{"params": normalising, "lr": part_lr, "weight_decay": 0.0}] if normalising else []

@@ -51,7 +51,10 @@ class ResNet50V1(nn.Module):
             self.add_module(f"layer{number}", nn.Sequential(first, *rest))
 
     def forward(self, images: Tensor) -> Tensor:
+        return self.maps(images).mean(dim=(2, 3))
+
+    def maps(self, images: Tensor) -> Tensor:
+        """The last layer before its average, (N, 3, H, W) -> (N, 2048, H / 32, W / 32)."""
         outputs = F.relu(self.bn1(self.conv1(images)))
         outputs = F.max_pool2d(outputs, 3, 2, padding=1)
-        outputs = self.layer4(self.layer3(self.layer2(self.layer1(outputs))))
-        return outputs.mean(dim=(2, 3))
+        return self.layer4(self.layer3(self.layer2(self.layer1(outputs))))

@@ -22,8 +22,12 @@ class SmallCNN(nn.Module):
         self.layers = nn.Sequential(*layers)
         self.num_features = before * GRID**2
 
+    def maps(self, images: Tensor) -> Tensor:
+        """The last layer, (N, 3, H, W) -> (N, 128, H / 8, W / 8)."""
+        return self.layers(images)
+
     def forward(self, images: Tensor) -> Tensor:
-        features = self.layers(images)  # (N, 128, H / 8, W / 8)
+        features = self.maps(images)
         for dim in (2, 3):
             features = torch.cat(list(_cells(features, dim)), dim)
         return features.flatten(1)

@@ -7,7 +7,8 @@ Command: `isosphere train simclr-cifar10-sec --data.root data --data.download tr
 The authors' code multiplies NT-Xent by 0.5 / 0.07 = 7.143 and halves all gradients by its gather over two GPUs. So its
 step is lr (3.571 g + wd w + eta / 2 g_sec) = 3.571 lr (g + wd / 3.571 w + eta / 7.143 g_sec): the plain loss with a
 learning rate of 3.571 times theirs, weight decay divided by 3.571 and eta by 7.143. Recipes have this plain scale;
-`paper-` before a name has the authors' numbers and a loss of that weight, which trains the same.
+`paper-` before a name has the authors' lr and weight decay, a loss of weight 3.571 and half their eta, and trains the
+same.
 """
 
 from dataclasses import replace

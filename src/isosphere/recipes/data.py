@@ -96,9 +96,9 @@ class Faces:
     fraction: float = 1.0
     """Share of the shorter side that this square of a training photograph has; 0.52 for LFW's."""
     pairs: tuple[str, ...] = ("lfw", "agedb_30", "cfp_fp")
-    """Verification sets: lfw, cfp_fp, cfp_ff, agedb_30."""
+    """Verification sets: lfw, lfw_dev (its view 1, on which choices may be made), cfp_fp, cfp_ff, agedb_30."""
     pairs_root: str = ""
-    """The folder with their folders (lfw/, cfp/) or packs (lfw.bin); none is verified if it is empty."""
+    """The folder with their folders (lfw/, cfp/) or packs (lfw.bin)."""
     probes: str = ""
     """Photographs to identify, a folder of people or a CSV of path,label; empty for none."""
     distractors: tuple[str, ...] = ()

@@ -94,13 +94,15 @@ def fair(dataset: str, loss: str) -> Recipe:
     option, per_class = LOSSES[loss]
     lr, backbone_lr, _, _ = published.LEARNING_RATES[dataset, printed(loss)]
     class_lr = 100 * lr if loss == "proxyanchor" else None
+    # Figures 1 and 5 to 7 are of this cell, and of all its training images.
+    figures = {"snapshot_every": 400, "snapshot_images": 0} if (dataset, loss) == ("cars196", "triplet") else {}
     return Recipe(
         data=Benchmark(name=dataset),
         model=Model(backbone="resnet50_v1", head="bn_fc", dim=512, freeze_bn=True),
         loss=option,
         batches=Batches(size=120, per_class=per_class),
         optimiser=Adam(lr, backbone_lr, WEIGHT_DECAY[dataset], class_lr),
-        loop=Loop(steps=1600, eval_every=800, save_every=1600, log_every=50, workers=4),
+        loop=Loop(steps=1600, eval_every=800, save_every=1600, log_every=50, workers=4, **figures),
     )
 
 
@@ -108,14 +110,13 @@ def paper(dataset: str, loss: str) -> Recipe:
     """A cell of Table 3 as the authors trained it with SEC: BN-Inception, length and decay of Table 6."""
     _, _, factor, iterations = published.LEARNING_RATES[dataset, loss]
     steps = published.ITERATIONS[dataset]
-    # Figures 1 and 5 to 7 are of this cell, and of all its training images.
-    figures = {"snapshot_every": 1000, "snapshot_images": 0} if (dataset, loss) == ("cars196", "triplet") else {}
     recipe = fair(dataset, loss)
+    figures = recipe.loop.snapshot_every
     return replace(
         recipe,
         model=replace(recipe.model, backbone="bn_inception"),
         schedule=MultiStep(at=tuple(iteration / steps for iteration in iterations), factor=factor),
-        loop=replace(recipe.loop, steps=steps, eval_every=500, save_every=1000, **figures),
+        loop=replace(recipe.loop, steps=steps, eval_every=500, save_every=1000, snapshot_every=1000 if figures else 0),
     )
 
 

@@ -60,9 +60,10 @@ def take(
     """The exam's metrics on the first rank, as fractions, with the norms' statistics; and the embeddings, on all."""
     looks = exam.look(embedder, final)
     embeddings = looks["embeddings"]
-    if distributed.rank() or not bool(embeddings.isfinite().all()):
+    lengths = norms(embeddings)
+    if distributed.rank() or not all(bool(norms(its).isfinite().all()) for its in looks.values()):
         return {}, embeddings
-    statistics = norm_statistics(norms(embeddings))
+    statistics = norm_statistics(lengths)
     return exam.measure(looks, final, seed) | {name: float(value) for name, value in statistics.items()}, embeddings
 
 
@@ -141,22 +142,15 @@ def feature_maps(runs: list[Path], files: list[Path]) -> dict[str, list[np.ndarr
     """What the last layer with places gives for these images, (K, C, H, W) for each run, and the images' pixels."""
     if not files:
         raise ValueError("feature maps need images to look at: --images a.jpg b.jpg")
-    maps, pixels = [], [decode(file) for file in files]
+    found, pixels = [], [decode(file) for file in files]
     for trained in map(load_run, runs):
-        seen: list[Tensor] = []
-
-        def keep(module: nn.Module, given: object, output: Tensor, seen: list[Tensor] = seen) -> None:
-            if output.ndim == 4 and output.shape[2] > 1:
-                seen.append(output)
-
-        layers = [module for module in trained.model.backbone.modules() if not list(module.children())]
-        hooks = [layer.register_forward_hook(keep) for layer in layers]
-        view = build_test_view(trained.recipe.data)
-        trained.model(torch.stack([view(image) for image in pixels]).to(trained.device))
-        for hook in hooks:
-            hook.remove()
-        maps.append(seen[-1].float().cpu().numpy())
-    return {"maps": maps, "images": [image.permute(1, 2, 0).numpy() for image in pixels]}
+        backbone, view = trained.model.backbone, build_test_view(trained.recipe.data)
+        maps = getattr(backbone, "maps", None) or getattr(backbone, "forward_features", None)  # the latter is timm's
+        if maps is None:
+            raise ValueError(f"{trained.recipe.model.backbone} does not show its last layer; ours and timm's do")
+        images = torch.stack([view(image) for image in pixels]).to(trained.device)
+        found.append(maps(trained.model.preprocessing(images)).float().cpu().numpy())
+    return {"maps": found, "images": [image.permute(1, 2, 0).numpy() for image in pixels]}
 
 
 def _write(out: Path, images: ImageSet, embeddings: Tensor) -> list[Path]:

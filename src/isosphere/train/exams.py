@@ -4,7 +4,7 @@ An exam is taken in two parts. `look` embeds what it needs, which all ranks shar
 on one of them. `headline` is the metric by which a run is told in a line.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -126,16 +126,24 @@ class Frozen:
         return looks | {"embeddings": embed(self.images, self.view)}
 
     def measure(self, looks: Looks, final: bool, seed: int) -> dict[str, float]:
-        device = looks["train"].device
-        labels = self.train.labels.to(device), self.images.labels.to(device)
-        known = looks["train"], labels[0], looks["test"], labels[1]
         # No more neighbours than a class has images, or the others would outvote it.
-        neighbours = max(1, min(self.neighbours, len(labels[0]) // len(self.train.classes)))
-        found = {"knn": knn_accuracy(*known, k=neighbours)["top1"]}
+        neighbours = max(1, min(self.neighbours, len(self.train) // len(self.train.classes)))
+        found = {"knn": knn_accuracy(*self._known(looks), k=neighbours)["top1"]}
         if final:
-            (probe,) = linear_probe(*known, seed=seed).values()
+            (probe,) = self.probe(looks, seed).values()
             found |= {f"probe_{name}": probe[name] for name in ("top1", "top5", "best_top1")}
         return found
+
+    def probe(self, looks: Looks, seed: int, lrs: Sequence[float] = (5.0,)) -> dict[float, dict[str, float | None]]:
+        """The linear probe at these learning rates, trained at once."""
+        return linear_probe(*self._known(looks), lrs=lrs, seed=seed)
+
+    def _known(self, looks: Looks) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Features and labels of both sets; a test set that lacks a class numbers the others anew, so names decide."""
+        number = {name: label for label, name in enumerate(self.train.classes)}
+        truth = torch.tensor([number[name] for name in self.images.classes])[self.images.labels]
+        device = looks["train"].device
+        return looks["train"], self.train.labels.to(device), looks["test"], truth.to(device)
 
 
 @dataclass(frozen=True)

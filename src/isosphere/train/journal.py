@@ -49,7 +49,8 @@ class Journal:
             write_json(folder / "run.json", self.environment)
         else:
             _forget_after(folder / "metrics.jsonl", resumed_at)
-        self.lines = open(folder / "metrics.jsonl", "a", encoding="utf-8")
+        # A run that begins anew forgets what one before it, killed without a checkpoint, has left.
+        self.lines = open(folder / "metrics.jsonl", "w" if resumed_at is None else "a", encoding="utf-8")
         if recipe.loop.tensorboard:
             from torch.utils.tensorboard import SummaryWriter
 

@@ -21,7 +21,7 @@ from isosphere.data.packed import PackedSet
 from isosphere.data.samplers import ClassBatches, ShuffledBatches
 from isosphere.data.two_views import ContrastiveView
 from isosphere.recipes import schema
-from isosphere.recipes.losses import NTXent
+from isosphere.recipes.losses import ArcFace, CosFace, NormFace, NTXent, PairLoss, SphereFace
 from isosphere.sphere import directions, norms
 from isosphere.train import build, distributed, evaluate, state
 from isosphere.train.capture import CapturedStep, CompiledView
@@ -66,6 +66,8 @@ def prepare(recipe: schema.Recipe, device: torch.device, before: Run | None = No
     alike = recipe.batches.views if isinstance(recipe.batches, schema.Shuffled) else recipe.batches.per_class
     if isinstance(recipe.loss, NTXent) and alike != 2:
         raise ValueError("NTXent needs --batches.per_class 2, or --batches.views 2; for any other number use SupCon")
+    if recipe.classes != schema.Classes() and not isinstance(recipe.loss, NormFace | SphereFace | CosFace | ArcFace):
+        raise ValueError("classes are sharded and drawn for NormFace, SphereFace, CosFace and ArcFace alone")
     if recipe.classes.rate < 1 and not isinstance(recipe.optimiser, schema.SGD):
         raise ValueError("classes.rate below 1 needs --optimiser SGD: only it leaves classes alone that were not drawn")
     if recipe.model.freeze_bn and recipe.model.weights is None:
@@ -74,6 +76,10 @@ def prepare(recipe: schema.Recipe, device: torch.device, before: Run | None = No
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # which cuBLAS asks for
         torch.use_deterministic_algorithms(True)
     views = before.views if before and before.recipe.data == recipe.data else build_views(recipe.data, device)
+    if views.unlabelled and (alike < 2 or not isinstance(recipe.batches, schema.Shuffled)):
+        raise ValueError("images without labels need several views of each: --batches Shuffled --batches.views 2")
+    if views.unlabelled and not isinstance(recipe.loss, PairLoss):
+        raise ValueError(f"{type(recipe.loss).__name__} needs classes: images without labels take NTXent")
     batches = build.build_batches(recipe, views.train.labels)
     torch.manual_seed(recipe.seed)
     model = build.build_model(recipe.model)
@@ -103,7 +109,7 @@ def prepare(recipe: schema.Recipe, device: torch.device, before: Run | None = No
     run = Run(recipe, device, loop, views, batches, model, network, criterion, constraint, optimiser, bad_step)
     run.update = partial(update, run)
     if captured:
-        if isinstance(views.train, PackedSet):
+        if isinstance(views.train, PackedSet) and views.train.device.type == "cuda":
             views.train.fuse_crops()
         elif isinstance(views.train_view, ContrastiveView):
             run.views = replace(views, train_view=CompiledView(views.train_view))
@@ -177,9 +183,9 @@ def _embed(run: Run, images: Images, view: View | None, how: str = "embeddings")
 def _evaluate(run: Run, journal: Journal, final: bool = False, write: bool = True) -> dict[str, float]:
     exam = run.views.exam
     found, embeddings = evaluate.take(exam, partial(_embed, run), final, run.recipe.seed)
-    if not bool(embeddings.isfinite().all()):
-        lengths = evaluate.norm_statistics(norms(embeddings))
-        stop_diverged(run.step, "embeddings of test images are not finite", lengths)
+    lengths = norms(embeddings)
+    if not bool(lengths.isfinite().all()) or (journal.active and not found):
+        stop_diverged(run.step, "embeddings of test images are not finite", evaluate.norm_statistics(lengths))
     if not journal.active:
         return {}
     if final and run.loop.save_embeddings:

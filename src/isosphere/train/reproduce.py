@@ -1,5 +1,6 @@
-"""Many runs in one process: data and compilation are paid once, finished runs are skipped, broken ones resumed."""
+"""Many runs in one process: data and compilation are paid once, finished runs are skipped, stopped ones resumed."""
 
+import hashlib
 import json
 import sys
 from collections.abc import Iterable
@@ -14,6 +15,7 @@ from isosphere.train.loop import Run, prepare, train
 from isosphere.train.stopping import NonFiniteLoss
 
 SCORE = "map@r"  # by which a trial is judged
+PLACES = [*(("data", name) for name in state.PLACES), ("model", "weights")]  # fields that hold paths
 
 
 class Runner:
@@ -26,7 +28,10 @@ class Runner:
     def run(self, recipe: schema.Recipe, folder: Path) -> dict[str, Any]:
         """What the folder's result.json holds, after training if it is not there yet."""
         if (folder / "result.json").is_file():
-            return json.loads((folder / "result.json").read_text(encoding="utf-8"))
+            held = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+            if not alike(options.from_dict(schema.Recipe, held["recipe"]), recipe):
+                raise ValueError(f"{folder} holds the result of another recipe: choose another folder")
+            return held
         run = prepare(recipe, self.device, self.before)
         resume = (folder / state.CHECKPOINT).is_file()
         if resume:
@@ -57,37 +62,56 @@ class Results:
         if path.is_file():
             try:
                 held = json.loads(path.read_text(encoding="utf-8"))
-                self.records = {kind: held[kind] for kind in self.records}
+                self.records = {kind: [r for r in held[kind] if r["recipe"]] for kind in self.records}
             except (ValueError, KeyError, TypeError) as error:
                 raise ValueError(f"{path} is not a file of results: {error!r}") from error
 
     def find(self, kind: str, recipe: schema.Recipe) -> dict[str, Any] | None:
         """The record of this recipe, if there is one."""
-        for record in self.records[kind]:
-            held = options.from_dict(schema.Recipe, record["recipe"])
-            free = (*state.FREE_FIELDS, "loop.compile", "data.allow_missing")
-            if all(key in free for key in options.differences(held, recipe)) and _weights(held) == _weights(recipe):
-                return record
-        return None
+        found = (r for r in self.records[kind] if alike(options.from_dict(schema.Recipe, r["recipe"]), recipe))
+        return next(found, None)
+
+    def finals(self) -> list[dict[str, Any]]:
+        """The final runs as tables take them, each with its seed."""
+        return [record | {"seed": record["recipe"]["seed"]} for record in self.records["runs"]]
 
     def add(self, kind: str, folder: Path, result: dict[str, Any], **about: Any) -> dict[str, Any]:
         """Keep a finished run, with the course of its norms and tests, and write the file."""
         recipe = json.loads(json.dumps(result["recipe"]))
-        for group, name in (("data", "root"), ("data", "pack"), ("model", "weights")):
-            recipe[group][name] = Path(recipe[group][name]).name if recipe[group].get(name) else recipe[group].get(name)
+        for group, name in PLACES:
+            held = recipe[group].get(name)
+            if held:
+                recipe[group][name] = [Path(one).name for one in held] if isinstance(held, list) else Path(held).name
         record = about | {k: v for k, v in result.items() if k != "command"} | {"recipe": recipe}
         lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
         names = ("step", "loss", "norm_mean", "norm_variance")
         record["norms"] = [[line[name] for name in names] for line in lines if line["kind"] == "train"]
         record["tests"] = [{k: v for k, v in line.items() if k != "kind"} for line in lines if line["kind"] == "test"]
+        if kind == "runs":  # one that was tuned otherwise gives way
+            place = [about[name] for name in about] + [recipe["seed"]]
+            self.records[kind] = [
+                r for r in self.records[kind] if [r[name] for name in about] + [r["recipe"]["seed"]] != place
+            ]
         self.records[kind].append(record)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         write_json(self.path, self.records)
         return record
 
 
-def _weights(recipe: schema.Recipe) -> str:
-    return Path(recipe.model.weights).name if recipe.model.weights else ""
+FREE = (*state.FREE_FIELDS, "loop.compile", "data.allow_missing")
+
+
+def alike(one: schema.Recipe, other: schema.Recipe) -> bool:
+    """Whether two recipes train the same, whatever their paths; a weight file counts by its name."""
+    names = [Path(recipe.model.weights or "").name for recipe in (one, other)]
+    return names[0] == names[1] and all(key in FREE for key in options.differences(one, other))
+
+
+def digest(recipe: schema.Recipe) -> str:
+    """Six letters that tell recipes apart which are not alike but for their seed."""
+    fields = options.differences(schema.Recipe(), replace(recipe, seed=0))
+    told = {key: value for key, (_, value) in fields.items() if key not in FREE}
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:6]
 
 
 # ---------------------------------------------------------------- a table
@@ -97,6 +121,11 @@ def reproduce(
     cells: tables.Cells, seeds: Iterable[int], tune: bool, results: Results, folder: Path, device: str = "auto"
 ) -> list[dict[str, Any]]:
     """Run the cells that `results` lacks: first all trials, then the final runs seed by seed; returns their records."""
+    seeds, recipes = list(seeds), [recipe for arms in cells.values() for recipe in arms.values()]
+    if tune and tables.TRIAL_SEED in seeds:
+        raise ValueError(f"seed {tables.TRIAL_SEED} is the trials': final runs need others")
+    if any(getattr(recipe.data, "held_out", 0) for recipe in recipes):
+        raise ValueError("data.held_out belongs to the trials: final runs are measured on test classes")
     runner = Runner(device)
     chosen = {
         (cell, arm): _tuned(cell, arm, arms, runner, results, folder) if tune else recipe
@@ -109,7 +138,7 @@ def reproduce(
             recipe = replace(recipe, seed=seed)
             record = results.find("runs", recipe)
             if record is None:
-                place = folder / f"{cell}-{arm}-seed{seed}"
+                place = folder / f"{cell}-{arm}-{digest(recipe)}-seed{seed}"
                 record = results.add("runs", place, _measured(runner, recipe, place), cell=cell, arm=arm)
             records.append(record | {"cell": cell, "arm": arm, "seed": seed})
     return records
@@ -129,19 +158,15 @@ def _tuned(
 ) -> schema.Recipe:
     """The arm's recipe with what its best trial had; an arm without trials takes SEC's learning rate."""
     own = arm in tables.TRIAL_STRENGTHS
-    trials = tables.trials(arm, arms[arm]) if own else tables.trials("sec", arms["sec"]) if "sec" in arms else []
-    if not trials:
-        return arms[arm]
+    if not own and "sec" not in arms:
+        raise ValueError(f"{arm} has no trials and takes SEC's learning rate: name the arm sec, too, or --no-tune")
+    tuned = arm if own else "sec"
     scored = []
-    for number, recipe in enumerate(trials):
-        # Only training classes may choose: the trial's test images are classes that it would otherwise train on.
-        if not recipe.data.held_out:
-            raise ValueError(f"a trial of {cell} would be judged on test classes")
+    for recipe in tables.trials(tuned, arms[tuned]):
         record = results.find("trials", recipe)
         if record is None:
-            place = folder / "trials" / f"{cell}-{arm if own else 'sec'}-{number}"
-            light = replace(recipe, loop=replace(recipe.loop, save_every=0))
-            measured = _measured(runner, light, place)
-            record = results.add("trials", place, measured, cell=cell, arm=arm if own else "sec")
+            place = folder / "trials" / f"{cell}-{tuned}-{digest(recipe)}"
+            light = replace(recipe, loop=replace(recipe.loop, save_every=0, save_embeddings=False))
+            record = results.add("trials", place, _measured(runner, light, place), cell=cell, arm=tuned)
         scored.append((record["last"].get(SCORE, -1.0), recipe))
     return tables.tuned(arms[arm], max(scored, key=lambda pair: pair[0])[1], own)

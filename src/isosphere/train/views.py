@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from isosphere.data import alignment, cifar, faces, retrieval
-from isosphere.data.images import ImageSet, readable_images, split_classes
+from isosphere.data.images import ImageSet, readable_images, some, split_classes
 from isosphere.data.packed import PackedSet, pack
 from isosphere.data.transforms import ShiftView, TestView, TrainView
 from isosphere.data.two_views import ContrastiveView
@@ -22,7 +22,7 @@ RECALLS = {
     "sop": (1, 10, 100, 1000),
     "inshop": (1, 10, 20, 30, 40, 50),
 }
-FIFTH = 5  # of one's own class folders every fifth image measures
+FIFTH = 0.2  # of one's own class folders every fifth image measures
 
 
 @dataclass(frozen=True)
@@ -60,13 +60,14 @@ def build_test_view(data: schema.Data) -> View | None:
 def open_images(root: str, flat: bool = False) -> ImageSet:
     """A folder of class folders, or a CSV of path,label[,split]; with `flat` also a folder of images alone."""
     if not root:
-        raise ValueError("data.root is empty: name a folder of class folders (./photos if it has that name) or a CSV")
+        kind = "images or of class folders" if flat else "class folders"
+        raise ValueError(f"data.root is empty: name a folder of {kind} (./photos if it has that name) or a CSV")
     path = Path(root)
     if not path.exists():
         raise FileNotFoundError(f"no such folder or file: {root}")
     if path.is_file():
         return ImageSet.csv(path)
-    if flat and not any(entry.is_dir() for entry in path.iterdir()):
+    if flat and not any(entry.is_dir() and entry.name[0] != "." for entry in path.iterdir()):
         return ImageSet.flat(path)
     return ImageSet.folder(path)
 
@@ -96,6 +97,8 @@ def _benchmark(data: schema.Benchmark, device: torch.device) -> Views:
         test = test if data.held_out else _packed(test, f"{data.name}-test", data, device)
     if data.held_out:
         is_query, kept = None, len(train.classes) - data.held_out
+        if kept < 1:
+            raise ValueError(f"data.held_out leaves none of the {len(train.classes)} training classes to train on")
         train, test = train.of_classes(range(kept)), train.of_classes(range(kept, len(train.classes)))
     train_view = TrainView(data.size, data.shorter, data.scale, flip=data.flip)
     exam = exams.Retrieval(test, build_test_view(data), is_query, RECALLS[data.name])
@@ -173,7 +176,7 @@ def _framed(
 def _cifar(data: schema.Cifar, device: torch.device) -> Views:
     train, test = cifar.load(data.name, data.root, data.download, device)
     if data.held_out:
-        train, test = _parted(train, round(1 / data.held_out))
+        train, test = _parted(train, data.held_out)
     view = ContrastiveView(data.size, data.size, data.scale, jitter=data.jitter)
     return Views(train, view, None, exams.Frozen(train, test, None), unlabelled=True)
 
@@ -188,13 +191,22 @@ def _unlabelled(data: schema.Unlabelled, device: torch.device) -> Views:
     return Views(train, train_view, test_view, exams.Frozen(train, test, test_view), unlabelled=True)
 
 
-def _parted(images: ImageSet, every: int) -> tuple[ImageSet, ImageSet]:
-    """Of each class every so-manieth image apart, in the set's order."""
-    if every < 2:
-        raise ValueError("held_out must leave more than half of the images for training")
-    place = torch.zeros(len(images), dtype=torch.long)
-    for label in range(len(images.classes)):
-        members = (images.labels == label).nonzero().flatten()
-        place[members] = torch.arange(len(members))
-    apart = place % every == every - 1
-    return images.subset((~apart).nonzero().flatten()), images.subset(apart.nonzero().flatten())
+def _parted(images: ImageSet, share: float) -> tuple[ImageSet, ImageSet]:
+    """Of each class this share apart, evenly in the set's order and never the first; a CSV's split column wins."""
+    if images.splits is not None:
+        apart = torch.tensor([split == "test" for split in images.splits])
+    else:
+        place = torch.zeros(len(images), dtype=torch.float64)
+        for label in range(len(images.classes)):
+            members = (images.labels == label).nonzero().flatten()
+            place[members] = torch.arange(len(members), dtype=torch.float64)
+        # Where the count of those apart grows by one; the slack keeps 5 * 0.2 from falling short of 1.
+        apart = ((place + 1) * share + 1e-9).floor() > (place * share + 1e-9).floor()
+    if not apart.any() or apart.all():
+        told = f"needs a class of at least {round(1 / share)} images, or train and test in the split column"
+        raise ValueError(f"{images} cannot be parted: measuring {told}")
+    train, test = (images.subset(rows.nonzero().flatten()) for rows in (~apart, apart))
+    unknown = [name for name in test.classes if name not in set(train.classes)]
+    if unknown:
+        raise ValueError(f"{len(unknown)} classes have test images alone: {some(unknown)}; give each a training image")
+    return train, test

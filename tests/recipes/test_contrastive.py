@@ -1,0 +1,111 @@
+"""Recipes of Tables 5 and 12: every arm at the printed strength, in the plain scale and in the authors'."""
+
+import json
+
+import pytest
+
+from isosphere.recipes import RECIPES, RecipeError, losses, options, published, schema
+from isosphere.recipes.contrastive import CONTRASTIVE
+from isosphere.recipes.tables import Asked, cells, printed
+
+SUFFIXES = ("", "-l2reg", "-sec", "-sec-ema", "-sec-relative")
+ETAS = {  # Table 12: L2-reg, SEC, SEC-EMA
+    "simclr-cifar10": (5e-3, 0.25, 0.5),
+    "simclr-cifar10-200": (5e-3, 0.25, 1.0),
+    "simclr-cifar100": (1e-3, 0.01, 0.05),
+    "simclr-cifar100-200": (1e-3, 0.01, 0.05),
+}
+SCALE = 0.5 / 0.07  # of NT-Xent in the authors' code, whose gather over two GPUs halves every gradient
+
+
+def changed(left: str, right: str) -> set[str]:
+    """The groups in which two recipes differ."""
+    return {field.split(".")[0] for field in options.differences(CONTRASTIVE[left], CONTRASTIVE[right])}
+
+
+def test_names_claims_and_json():
+    names = [*ETAS, *(f"paper-{name}" for name in ETAS), "simclr-photos"]
+    assert set(CONTRASTIVE) == {name + suffix for name in names for suffix in SUFFIXES} <= set(RECIPES)
+    for recipe in CONTRASTIVE.values():
+        assert options.from_dict(schema.Recipe, json.loads(json.dumps(options.to_dict(recipe)))) == recipe
+    assert len({recipe.claim for recipe in CONTRASTIVE.values()}) == len(CONTRASTIVE) == 45
+
+
+@pytest.mark.parametrize("name", [*ETAS, *(f"paper-{name}" for name in ETAS), "simclr-photos"])
+def test_arms_differ_in_the_constraint_alone(name):
+    for suffix in SUFFIXES[1:]:
+        assert changed(name, name + suffix) == {"claim", "constraint"}
+
+
+@pytest.mark.parametrize("name", ETAS)
+def test_strengths_of_table_12_in_both_scales(name):
+    *_, dataset = name.removesuffix("-200").split("-")
+    epochs = 200 if name.endswith("-200") else 100
+    assert published.SIMCLR_ETAS[dataset, epochs] == dict(zip(("l2reg", "sec", "sec-ema"), ETAS[name], strict=True))
+    for prefix, divisor, relative in (("", SCALE, 1.0), ("paper-", 2.0, SCALE / 2)):
+        found = [CONTRASTIVE[prefix + name + suffix].constraint for suffix in SUFFIXES]
+        assert all(one.ramp == (0.0, 1.0) for one in found[1:])
+        assert [one.eta for one in found] == pytest.approx([0, *(eta / divisor for eta in ETAS[name]), relative])
+        assert [one.radius for one in found] == ["batch", 0.0, "batch", "ema", "batch"]
+        assert found[3].rho == 0.2 and [one.relative for one in found] == [False] * 4 + [True]
+
+
+@pytest.mark.parametrize("name", ETAS)
+def test_the_setting_of_appendix_b3(name):
+    plain, authors = CONTRASTIVE[name], CONTRASTIVE[f"paper-{name}"]
+    for recipe in (plain, authors):
+        assert recipe.data.name == name.split("-")[1] and recipe.data.scale == (0.2, 1.0) and recipe.data.held_out == 0
+        assert recipe.data.jitter == (0.4, 0.4, 0.4, 0.1)
+        assert recipe.model == schema.Model("resnet50_cifar", None, "mlp", 128)
+        assert recipe.batches == schema.Shuffled(256, views=2) and recipe.schedule == schema.Cosine(0.001)
+        assert recipe.loop.unit == "epochs" and recipe.loop.steps == (200 if name.endswith("-200") else 100)
+    assert authors.optimiser == schema.SGD(lr=0.5, weight_decay=1e-4, momentum=0.9)
+    assert authors.loss.temperature == 0.5 and authors.loss.weight == pytest.approx(SCALE / 2)
+    assert plain.loss == losses.NTXent(0.5, 1.0)
+    assert plain.optimiser.lr == pytest.approx(3.571 * 0.5, rel=1e-3)
+    assert plain.optimiser.weight_decay == pytest.approx(1e-4 / 3.571, rel=1e-3)
+    assert changed(name, f"paper-{name}") == {"claim", "loss", "optimiser"}
+
+
+@pytest.mark.parametrize("paper", [False, True])
+@pytest.mark.parametrize("dataset", ["cifar10", "cifar100"])
+@pytest.mark.parametrize("epochs", [100, 200])
+def test_table_5_has_five_arms_and_what_the_paper_printed_beside_them(dataset, epochs, paper):
+    ((cell, arms),) = cells("table5", Asked(dataset=dataset, paper=paper, epochs=epochs)).items()
+    assert list(arms) == ["none", "l2reg", "sec", "sec-ema", "sec-relative"]
+    for arm, recipe in arms.items():
+        assert recipe == CONTRASTIVE[("paper-" if paper else "") + cell + ("" if arm == "none" else f"-{arm}")]
+    metrics, rows = printed("table5", cell)
+    assert metrics == ("top1", "top5") and list(rows) == ["none", "l2reg", "sec", "sec-ema"]
+    best = {("cifar10", 100): 86.87, ("cifar10", 200): 90.35, ("cifar100", 100): 61.88, ("cifar100", 200): 66.59}
+    assert max(row[0] for row in rows.values()) == best[dataset, epochs]
+
+
+@pytest.mark.parametrize(
+    "asked, told",
+    [
+        (Asked(dataset="cub200"), "no data set 'cub200' in this table; there are cifar10, cifar100"),
+        (Asked(epochs=300), "no number of epochs '300' in this table; there are 100, 200"),
+        (Asked(arms=("balanced",)), "no arm 'balanced'"),
+    ],
+)
+def test_what_table_5_does_not_have_is_told(asked, told):
+    with pytest.raises(RecipeError, match=told):
+        cells("table5", asked)
+
+
+@pytest.mark.parametrize(
+    "changes, told",
+    [
+        ({"data.held_out": "1"}, "held_out must be a share of the images below 1, not 1.0"),
+        ({"data.held_out": "-0.1"}, "held_out must be a share of the images below 1, not -0.1"),
+        ({"data.name": "cifar20"}, "data.name"),
+        ({"data.scale": "0.5,0.2"}, "scale must be two shares of the area in order"),
+        ({"batches.views": "0"}, "views must be at least 1, not 0"),
+        ({"data.size": "64"}, "data.size: no such field"),
+    ],
+)
+def test_nonsense_is_refused_in_a_line(changes, told):
+    with pytest.raises(ValueError, match=told) as caught:
+        options.override(CONTRASTIVE["simclr-cifar10-sec"], changes)
+    assert len(str(caught.value).splitlines()) == 1

@@ -1,0 +1,115 @@
+"""The rows of Tables 4 and 11 as recipes: typed again from the page, with the ramps of App. B.2 and Eq. 32."""
+
+import json
+
+import pytest
+
+from isosphere.losses.norms import ramp
+from isosphere.recipes import RECIPES, losses, options, published, schema, tables
+from isosphere.recipes.faces import FACES
+from isosphere.train.schedules import lr_factor
+
+SETS, MARGINS = ("casia", "lfw"), ("sphereface", "cosface", "arcface")
+SUFFIXES = ("", "-l2reg", "-sec", "-sec-ema", "-sec-relative")
+ROWS = ["softmax", "normface", *(head + suffix for head in MARGINS for suffix in SUFFIXES)]
+EPOCH, EPOCHS = 1931, 16  # steps of an epoch of CASIA-WebFace: 494,414 // 256
+
+
+def eta_at(recipe: schema.Recipe, step: int) -> float:
+    return recipe.constraint.eta * ramp(step / (EPOCHS * EPOCH), *recipe.constraint.ramp)
+
+
+def test_names_and_json():
+    assert list(FACES) == [f"{name}-{row}" for name in SETS for row in ROWS] and set(FACES) <= set(RECIPES)
+    for recipe in FACES.values():
+        assert options.from_dict(schema.Recipe, json.loads(json.dumps(options.to_dict(recipe)))) == recipe
+    assert len({recipe.claim for recipe in FACES.values()}) == len(FACES)
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_every_row_trains_as_appendix_b2_says(row):
+    recipe = FACES[f"casia-{row}"]
+    assert recipe.model == schema.Model("se_resnet50_ir", None, "dropout_fc_bn", 512)
+    assert recipe.batches == schema.Shuffled(256) and (recipe.loop.unit, recipe.loop.steps) == ("epochs", EPOCHS)
+    assert recipe.optimiser == schema.SGD(lr=0.1, weight_decay=5e-4, momentum=0.9)
+    rates = [0.1] * 10 + [0.01] * 4 + [0.001] * 2
+    for epoch, rate in enumerate(rates):
+        for step in (0, EPOCH - 1):  # of the epoch: a rate changes with its first step
+            progress = (epoch * EPOCH + step) / (EPOCHS * EPOCH)
+            assert recipe.optimiser.lr * lr_factor(recipe.schedule, progress) == pytest.approx(rate)
+    assert recipe.data == schema.Faces(pairs=("lfw", "agedb_30", "cfp_fp")) and recipe.data.size == 112
+    assert recipe.classes == schema.Classes()
+
+
+@pytest.mark.parametrize(
+    "head, loss",
+    [
+        ("softmax", losses.Softmax()),
+        ("normface", losses.NormFace(64.0)),
+        ("sphereface", losses.SphereFace(3, 64.0)),
+        ("cosface", losses.CosFace(0.35, 64.0)),
+        ("arcface", losses.ArcFace(0.45, 64.0)),
+    ],
+)
+def test_margins_of_section_4_and_appendix_b2(head, loss):
+    assert {recipe.loss for name, recipe in FACES.items() if name.split("-")[1] == head} == {loss}
+
+
+@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize(
+    "head, l2reg, sec, ema", [("sphereface", 5e-3, 5.0, 1.0), ("cosface", 5e-3, 5.0, 1.0), ("arcface", 1e-3, 5.0, 1.0)]
+)
+def test_strengths_of_table_11(name, head, l2reg, sec, ema):
+    assert published.FACE_ETAS[head] == {"l2reg": l2reg, "sec": sec, "sec-ema": ema}
+    late, early = (3 / 16, 4 / 16), (0.0, 1 / 500)
+    assert {suffix: FACES[f"{name}-{head}{suffix}"].constraint for suffix in SUFFIXES} == {
+        "": schema.Constraint(),
+        "-l2reg": schema.Constraint(eta=l2reg, radius=0.0, ramp=late),
+        "-sec": schema.Constraint(eta=sec, radius="batch", ramp=late),
+        "-sec-ema": schema.Constraint(eta=ema, radius="ema", rho=0.4, ramp=early),
+        "-sec-relative": schema.Constraint(eta=2500.0, relative=True, ramp=late),
+    }
+
+
+@pytest.mark.parametrize("head", MARGINS)
+def test_eta_over_the_steps(head):
+    """Off for three epochs, linear in the fourth, then constant (App. B.2); with EMA min(eta, 500 t / T) (Eq. 32)."""
+    for suffix in ("-l2reg", "-sec"):
+        recipe = FACES[f"casia-{head}{suffix}"]
+        eta = recipe.constraint.eta
+        assert eta_at(recipe, 0) == eta_at(recipe, 3 * EPOCH) == 0
+        for step in (1, 500, EPOCH - 1):
+            assert eta_at(recipe, 3 * EPOCH + step) == pytest.approx(eta * step / EPOCH)
+        assert eta_at(recipe, 4 * EPOCH) == eta_at(recipe, 16 * EPOCH - 1) == eta
+    recipe, total = FACES[f"casia-{head}-sec-ema"], EPOCHS * EPOCH
+    for step in (0, 1, 7, 30, 61, 62, 63, 1000, total - 1):
+        assert eta_at(recipe, step) == pytest.approx(min(recipe.constraint.eta, 500 * step / total), abs=1e-12)
+
+
+def test_arms_of_a_head_differ_in_the_constraint_alone():
+    for name in SETS:
+        for head in MARGINS:
+            for suffix in SUFFIXES[1:]:
+                found = options.differences(FACES[f"{name}-{head}"], FACES[f"{name}-{head}{suffix}"])
+                assert {field.split(".")[0] for field in found} == {"claim", "constraint"}
+
+
+def test_the_small_recipe_differs_in_data_backbone_and_length():
+    found = options.differences(FACES["casia-arcface-sec"], FACES["lfw-arcface-sec"])
+    assert {field for field in found if not field.startswith("data.")} == {
+        "claim", "model.backbone", "loop.steps", "loop.eval_every", "loop.save_every",
+    }  # fmt: skip
+    recipe = FACES["lfw-arcface-sec"]
+    assert recipe.model.backbone == "resnet18_ir" and recipe.loop.steps == 60
+    assert recipe.data.min_images == 2 and not recipe.data.align and recipe.data.pairs == ("cfp_fp", "cfp_ff")
+
+
+def test_table_4_has_every_row_that_the_paper_printed():
+    cells = tables.cells("table4", tables.Asked())
+    assert list(cells) == [f"casia-{head}" for head in ("softmax", "normface", *MARGINS)]
+    for cell, arms in cells.items():
+        metrics, rows = tables.printed("table4", cell)
+        assert set(rows) <= set(arms) and all(len(row) == len(metrics) == 7 for row in rows.values())
+        assert all(recipe == FACES[cell + ("" if arm == "none" else f"-{arm}")] for arm, recipe in arms.items())
+    with pytest.raises(options.RecipeError, match="no data set 'megaface' in this table; there are casia, lfw"):
+        tables.cells("table4", tables.Asked("megaface"))

@@ -1,0 +1,457 @@
+"""SimCLR through the one loop: rendered characters, a miniature CIFAR, and folders of anybody's images."""
+
+import csv
+import json
+import math
+import pickle
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image, ImageDraw, ImageFont
+
+import ranks
+from isosphere import cli
+from isosphere.data import cifar
+from isosphere.data.samplers import ShuffledBatches
+from isosphere.losses.contrastive import NTXentLoss
+from isosphere.models.embedder import build_embedder
+from isosphere.recipes import find, schema
+from isosphere.train import distributed, loop
+from isosphere.train.evaluate import load_run, measure_run
+from isosphere.train.exams import Frozen, Unexamined
+from isosphere.train.stopping import Interrupted
+from isosphere.train.views import build_views
+
+CPU = torch.device("cpu")
+TRAIN, TEST = 200, 50
+SMALL = {
+    "model.backbone": "small_cnn", "model.dim": "16", "batches.size": "20", "loop.log_every": "1", "loop.workers": "0",
+}  # fmt: skip
+PHOTOS = SMALL | {"data.size": "16", "data.shorter": "20", "batches.size": "8", "loop.steps": "2"}
+ARMS = ("", "-l2reg", "-sec", "-sec-ema", "-sec-relative")
+CHARACTERS = "ABDEFGHKMNQRSTWXYZ2345"
+
+
+def words(changes: dict[str, str]) -> list[str]:
+    return [word for key, value in changes.items() for word in (f"--{key}", value)]
+
+
+def command(capsys: pytest.CaptureFixture, *given: object) -> tuple[int, str, str]:
+    """`isosphere ...` in this process: exit code, stdout, stderr."""
+    before, sys.argv = sys.argv, ["isosphere", *map(str, given)]
+    try:
+        with pytest.raises(SystemExit) as left:
+            cli.main()
+    finally:
+        sys.argv = before
+    shown = capsys.readouterr()
+    return left.value.code or 0, shown.out, shown.err
+
+
+def lines(folder: Path, kind: str) -> list[dict]:
+    return [line for line in map(json.loads, (folder / "metrics.jsonl").open()) if line["kind"] == kind]
+
+
+def result(folder: Path) -> dict:
+    return json.loads((folder / "result.json").read_text())
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    """The original CIFAR has 60,000 images, here it has 250; tables are as wide as they like."""
+    monkeypatch.setattr(cifar, "COUNTS", {"train": TRAIN, "test": TEST})
+    monkeypatch.setenv("COLUMNS", "200")
+
+
+@pytest.fixture(scope="module")
+def cifar10(tmp_path_factory) -> Path:
+    """CIFAR-10's python files with 250 images, every class a colour of its own under a tint that each image has."""
+    root, generator = tmp_path_factory.mktemp("cifar"), np.random.default_rng(0)
+    folder = root / "cifar-10-batches-py"
+    folder.mkdir()
+    (folder / "batches.meta").write_bytes(pickle.dumps({"label_names": [f"class {n}" for n in range(10)]}, 4))
+    colours = generator.integers(0, 100, (10, 3, 1, 1))
+    for name in (*(f"data_batch_{n}" for n in range(1, 6)), "test_batch"):
+        count = TEST if name == "test_batch" else TRAIN // 5
+        labels = generator.permutation(np.arange(count) % 10)
+        images = colours[labels] + generator.integers(0, 60, (count, 3, 1, 1))
+        images = images + generator.integers(0, 96, (count, 3, 32, 32))
+        rows = images.astype(np.uint8).reshape(count, -1)
+        (folder / name).write_bytes(pickle.dumps({"data": rows, "labels": labels.tolist()}, 4))
+    return root
+
+
+def tiny(cifar10: Path, name: str = "simclr-cifar10-sec", **changes: object) -> schema.Recipe:
+    """A recipe of Table 5 on the miniature with a small network, of two epochs of ten steps, at 1 / 200 of its rate."""
+    fields = SMALL | {"data.root": str(cifar10), "loop.steps": "2", "loop.eval_every": "1", "loop.save_every": "1"}
+    recipe = find(name, fields | {key.replace("__", "."): str(value) for key, value in changes.items()})
+    return replace(recipe, optimiser=replace(recipe.optimiser, lr=recipe.optimiser.lr / 200))
+
+
+@pytest.fixture(scope="module")
+def trained(cifar10, tmp_path_factory) -> Path:
+    """A whole run on the miniature, with SEC-EMA."""
+    folder = tmp_path_factory.mktemp("runs") / "whole"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cifar, "COUNTS", {"train": TRAIN, "test": TEST})
+        loop.fit(tiny(cifar10, "simclr-cifar10-sec-ema"), folder, "cpu")
+    return folder
+
+
+def picture(generator: np.random.Generator, height: int, width: int) -> Image.Image:
+    return Image.fromarray(generator.integers(0, 255, (height, width, 3), dtype=np.uint8))
+
+
+@pytest.fixture
+def flat(tmp_path) -> Path:
+    """Twenty images of many sizes in one folder, beside files that are none and a hidden folder."""
+    root, generator = tmp_path / "holiday", np.random.default_rng(0)
+    (root / ".thumbnails").mkdir(parents=True)
+    (root / "notes.txt").write_text("nothing to see")
+    for number in range(20):
+        picture(generator, 20 + number, 40 - number).save(root / f"{number:02d}.png")
+    return root
+
+
+def class_folders(root: Path, counts: list[int]) -> Path:
+    generator = np.random.default_rng(0)
+    for label, count in enumerate(counts):
+        (root / f"class{label}").mkdir(parents=True)
+        for number in range(count):
+            picture(generator, 20 + 4 * (number % 2), 24).save(root / f"class{label}" / f"{number}.png")
+    return root
+
+
+# ---------------------------------------------------------------- it learns
+
+
+def test_a_small_network_learns_characters_without_labels(tmp_path):
+    """From 40 to 66 % in 12 epochs; its k-NN must beat the same network untrained by ten points."""
+    from matplotlib import get_data_path
+
+    generator = np.random.default_rng(0)
+    for number, character in enumerate(CHARACTERS):
+        folder = tmp_path / "characters" / f"{number:02d}"
+        folder.mkdir(parents=True)
+        for index in range(20):
+            face = ("DejaVuSans", "DejaVuSerif")[generator.integers(2)]
+            font = ImageFont.truetype(f"{get_data_path()}/fonts/ttf/{face}.ttf", int(generator.integers(18, 26)))
+            image = Image.new("L", (32, 32))
+            place = tuple(16 + generator.uniform(-3, 3, 2))
+            ImageDraw.Draw(image).text(place, character, fill=255, font=font, anchor="mm")
+            turned = image.rotate(generator.uniform(-10, 10), Image.Resampling.BILINEAR)
+            turned.save(folder / f"{index:02d}.png")
+    changes = {
+        "data.root": str(tmp_path / "characters"), "data.size": "32", "data.shorter": "32", "data.flip": "false",
+        "data.scale": "0.3,1.0", "data.jitter": "0,0.4,0,0", "loop.steps": "12", "loop.eval_every": "12",
+        "loop.workers": "0", "loop.save_every": "0",
+    }  # fmt: skip
+    last = loop.fit(find("simclr-photos-sec", changes), tmp_path / "run", "cpu")["last"]
+    untrained, learned = (line["knn"] for line in lines(tmp_path / "run", "test"))
+    assert 0.2 < untrained < 0.6, "neither hopeless nor solved to begin with"
+    assert learned > untrained + 0.1
+    assert last["probe_top1"] > untrained + 0.1 and last["probe_top5"] >= last["probe_top1"]
+
+
+# ---------------------------------------------------------------- the objective
+
+
+@pytest.fixture(scope="module")
+def scales(cifar10) -> dict[str, list[dict]]:
+    """Six steps in float64 of every arm in the plain and in the authors' scale."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cifar, "COUNTS", {"train": TRAIN, "test": TEST})
+        changes = {"loop__unit": "steps", "loop__steps": 6, "loop__precision": "float64"}
+        names = [f"{prefix}simclr-cifar10{arm}" for arm in ARMS for prefix in ("", "paper-")]
+        traces = ranks.our_loop([tiny(cifar10, name, **changes) for name in names])
+    return {arm: traces[2 * number : 2 * number + 2] for number, arm in enumerate(ARMS)}
+
+
+@pytest.mark.parametrize("arm", ARMS)
+def test_the_authors_scale_trains_to_the_weights_of_the_plain_one(scales, arm):
+    plain, authors = scales[arm]
+    assert authors["losses"] == pytest.approx([0.5 / 0.07 / 2 * loss for loss in plain["losses"]], rel=1e-9)
+    for name, value in plain["weights"].items():
+        torch.testing.assert_close(authors["weights"][name], value, rtol=0, atol=1e-9)
+    unconstrained = scales[""][0]["weights"]
+    moved = max(float((value - unconstrained[name]).abs().max()) for name, value in plain["weights"].items())
+    assert arm == "" or moved > 1e-7, "the constraint has a say in these steps"
+
+
+@pytest.mark.parametrize("arm", ARMS[1:])
+def test_eta_rises_as_in_appendix_b3(cifar10, arm):
+    """penalty = eta t / T * mean((|f| - radius)^2) at every step, written out with the norms' mean and variance."""
+    recipe = tiny(cifar10, f"simclr-cifar10{arm}", loop__precision="float64", loop__steps=1)
+    run = loop.prepare(recipe, CPU)
+    eta, radius, steps = recipe.constraint.eta, math.nan, 10
+    assert run.loop.steps == steps, "an epoch of ten batches"
+    for batch in loop.training_feed(run):
+        found = {name: float(value) for name, value in loop.train_step(run, batch.images, batch.labels).items()}
+        mean, variance = found["norm_mean"], found["norm_variance"]
+        radius = mean if run.step == 0 else 0.8 * radius + 0.2 * mean
+        wanted = {
+            "-l2reg": variance + mean**2,
+            "-sec": variance,
+            "-sec-ema": variance + (mean - radius) ** 2,
+            "-sec-relative": variance / mean**2,
+        }[arm]
+        assert found["penalty"] == pytest.approx(eta * run.step / steps * wanted, rel=1e-9, abs=1e-15)
+        assert found["loss"] == pytest.approx(found["metric"] + found["penalty"], rel=1e-12)
+        run.step += 1
+    assert found["penalty"] > 0
+
+
+def test_two_ranks_are_one_process(tmp_path):
+    """Files of different sizes, global batch norm, a ramp: loss, gradient, weights, statistics and radius."""
+    root = class_folders(tmp_path / "photos", [6, 6, 6, 6])
+    changes = PHOTOS | {"data.root": str(root), "loop.unit": "steps", "loop.steps": "3", "loop.precision": "float64"}
+    changes |= {"optimiser": "SGD", "optimiser.lr": "0.1"}
+    recipes = [find(f"simclr-photos{arm}", changes) for arm in ("", "-sec", "-sec-ema")]
+    alone, both = ranks.our_loop(recipes), ranks.on_ranks(2, ranks.our_loop, recipes)
+    for together in both:
+        for found, wanted in zip(together, alone, strict=True):
+            assert found["losses"] == pytest.approx(wanted["losses"], rel=1e-8)
+            for part in ("gradients", "weights", "statistics", "constraint"):
+                assert found[part].keys() == wanted[part].keys()
+                for name, value in wanted[part].items():
+                    torch.testing.assert_close(found[part][name], value, rtol=1e-7, atol=1e-9, msg=name)
+    assert any("running_var" in name for name in alone[0]["statistics"])
+
+
+def test_global_batch_norm_has_no_weight_decay(monkeypatch):
+    model = build_embedder("small_cnn", "mlp", 16)
+    kept = {id(p) for norm in model.modules() if isinstance(norm, torch.nn.BatchNorm2d) for p in norm.parameters()}
+    monkeypatch.setattr(distributed, "world", lambda: 2)
+    groups = distributed.synchronise_batch_norm(model).parameter_groups(0.1, None, 5e-4)
+    decayed = {id(p) for group in groups if group["weight_decay"] for p in group["params"]}
+    assert len(kept) == 8 and not kept & decayed
+
+
+def test_the_two_views_of_an_image_stay_together_on_a_rank(cifar10):
+    whole = ShuffledBatches(TRAIN, 12, 0, views=2).indices(3)
+    parts = [ShuffledBatches(TRAIN, 12, 0, 2, rank, 4).indices(3) for rank in range(4)]
+    assert torch.equal(torch.cat(parts), whole)
+    for part in parts:
+        assert len(part) == 6 and torch.equal(part[::2], part[1::2]) and len(part.unique()) == 3
+    with pytest.raises(ValueError, match="a global batch of 10 cannot be shared by 4 ranks"):
+        ShuffledBatches(TRAIN, 10, 0, 2, 0, 4)
+    batch = next(iter(loop.training_feed(loop.prepare(tiny(cifar10), CPU))))
+    assert torch.equal(batch.labels, batch.indices) and torch.equal(batch.labels[::2], batch.labels[1::2])
+    assert all(not torch.equal(*pair) for pair in batch.images.split(2)), "seen differently"
+
+
+# ---------------------------------------------------------------- CIFAR
+
+
+@pytest.mark.parametrize("share, apart", [(0.05, 1), (0.1, 2), (0.2, 4), (0.25, 5), (0.3, 6), (0.4, 8), (0.6, 12)])
+def test_held_out_images_are_the_asked_share_of_every_class_and_not_trained_on(cifar10, share, apart):
+    whole = build_views(schema.Cifar(root=str(cifar10)), CPU)
+    parted = build_views(schema.Cifar(root=str(cifar10), held_out=share), CPU)
+    train, measured = parted.train, parted.exam.images
+    assert parted.exam.train is train and len(whole.train) == TRAIN and len(whole.exam.images) == TEST
+    assert torch.bincount(measured.labels).tolist() == [apart] * 10
+    assert torch.bincount(train.labels).tolist() == [20 - apart] * 10
+    before, one, other = (
+        [(images.pixels[row].numpy().tobytes(), images.classes[images.labels[row]]) for row in range(len(images))]
+        for images in (whole.train, train, measured)
+    )
+    assert not set(one) & set(other) and sorted(one + other) == sorted(before)
+
+
+def test_a_run_is_measured_saved_and_scheduled_by_epochs(trained):
+    tests, steps, last = lines(trained, "test"), lines(trained, "train"), result(trained)["last"]
+    assert [line["step"] for line in tests] == [0, 10, 20] and [line["step"] for line in steps] == list(range(1, 21))
+    assert all(0 <= line["knn"] <= 1 for line in tests) and "probe_top1" not in tests[1]
+    assert {"knn", "probe_top1", "probe_top5", "probe_best_top1", "norm_mean", "norm_variance"} <= last.keys()
+    assert 1 > last["probe_best_top1"] >= last["probe_top1"] > 0.2, "colours tell something, but not all"
+    first = 0.5 * 0.5 / 0.07 / 2 / 200
+    wanted = [first * (0.001 + 0.999 * (1 + math.cos(math.pi * t / 20)) / 2) for t in range(20)]
+    assert [line["lr"] for line in steps] == pytest.approx(wanted)
+    assert result(trained)["recipe"]["loop"]["unit"] == "epochs", "the recipe stays as it was written"
+
+
+def test_evaluate_finds_what_training_found(trained, capsys):
+    last = result(trained)["last"]
+    assert measure_run(load_run(trained, "cpu")) == pytest.approx(last)
+    code, shown, _ = command(capsys, "evaluate", trained, "--device", "cpu")
+    assert code == 0 and "k-NN" in shown and "not trained on" in shown
+    row = next(line for line in shown.splitlines() if line.startswith(" whole"))
+    assert [f"{100 * last[name]:.1f}" for name in ("knn", "probe_top1", "probe_top5")] == row.split()[1:4]
+
+
+def test_evaluate_with_the_probe_at_several_rates(trained, capsys):
+    code, shown, told = command(capsys, "evaluate", trained, "--probe", "--device", "cpu")
+    assert code == 0, told
+    assert "* in the epoch that is best on test" in shown
+    rows = {row.split()[0]: row.split()[1:] for row in shown.splitlines() if row.strip()[:1].isdigit()}
+    assert list(rows) == ["1", "2", "5", "10"] and all(len(row) == 5 for row in rows.values())
+    last = result(trained)["last"]
+    assert rows["5"][:3] == [f"{100 * last[f'probe_{name}']:.1f}" for name in ("top1", "top5", "best_top1")]
+    code, _, told = command(capsys, "evaluate", trained, "--probe", "--data", "elsewhere")
+    assert code == 2 and "leave out --data" in told
+
+
+def test_a_run_broken_off_within_an_epoch_ends_in_the_same_bits(trained, tmp_path, monkeypatch):
+    recipe, broken = cli.read_recipe(trained), tmp_path / "broken"
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "_asked_to_stop", lambda run, caught: run.step == 13)
+        with pytest.raises(Interrupted, match="saved at step 13 of 20"):
+            loop.fit(recipe, broken, "cpu")
+    loop.fit(recipe, broken, "cpu", resume=True)
+    found, wanted = (torch.load(folder / "checkpoint.pt", weights_only=True) for folder in (broken, trained))
+    assert found["step"] == wanted["step"] == 20 and wanted["constraint"]["running_radius"] > 0
+    for part in ("model", "constraint"):
+        assert all(torch.equal(found[part][name], value) for name, value in wanted[part].items())
+    for name, values in wanted["optimiser"]["state"].items():
+        assert all(torch.equal(values[key], found["optimiser"]["state"][name][key]) for key in values)
+    assert (broken / "metrics.jsonl").read_text() == (trained / "metrics.jsonl").read_text()
+    assert result(broken)["last"] == result(trained)["last"]
+
+
+def test_class_folders_of_cifar_train_too(tmp_path):
+    generator = np.random.default_rng(0)
+    for part, count in (("train", 20), ("test", 5)):
+        for label in range(10):
+            folder = tmp_path / "cifar10" / part / f"class {label}"
+            folder.mkdir(parents=True)
+            for number in range(count):
+                picture(generator, 32, 32).save(folder / f"{number}.png")
+    views = build_views(schema.Cifar(root=str(tmp_path)), CPU)
+    assert len(views.train) == TRAIN and len(views.exam.images) == TEST and views.train.device == CPU
+    run = loop.prepare(tiny(tmp_path), CPU)
+    batch = next(iter(loop.training_feed(run)))
+    assert batch.images.shape == (40, 3, 32, 32) and loop.train_step(run, batch.images, batch.labels)["loss"] > 0
+
+
+def test_table_5_on_the_miniature(cifar10, tmp_path, capsys):
+    given = [
+        "reproduce", "table5", "--dataset", "cifar10", "--epochs", "100", "--seeds", "0", "1", "--device", "cpu",
+        "--arms", "none", "sec", "sec-relative", "--results", tmp_path / "results", "--out", tmp_path / "runs",
+        *words(SMALL | {"data.root": str(cifar10), "optimiser.lr": "0.01", "loop.unit": "steps", "loop.steps": "2"}),
+    ]  # fmt: skip
+    code, shown, told = command(capsys, *given)
+    assert code == 0, told
+    ours, paper = " ".join(shown.split()).split("printed in the paper for simclr-cifar10")
+    for word in ("k-NN", "probe top-1", "top-5", "sec-relative - sec", "sec - none", "not trained on"):
+        assert word in ours
+    assert "another protocol: not comparable with ours" in paper and "86.87" in paper and "86.87" not in ours
+    (file,) = (tmp_path / "results").glob("table5_cifar10*.json")
+    held = json.loads(file.read_text())
+    assert [(run["arm"], run["recipe"]["seed"]) for run in held["runs"]] == [
+        (arm, seed) for seed in (0, 1) for arm in ("none", "sec", "sec-relative")
+    ]
+    assert all({"knn", "probe_top1", "probe_top5"} <= run["last"].keys() for run in held["runs"])
+    assert [len(run["norms"]) for run in held["runs"]] == [2] * 6, "the norms over training beside the accuracies"
+    assert str(cifar10) not in json.dumps(held)
+    again, shown, _ = command(capsys, *given)
+    assert again == 0 and json.loads(file.read_text()) == held
+
+
+# ---------------------------------------------------------------- anybody's images
+
+
+def test_a_flat_folder_without_labels_from_training_to_embedding(flat, tmp_path, capsys):
+    """The whole walk: norms are all that can be measured, and nothing pretends to more."""
+    changes = PHOTOS | {"data.root": str(flat), "schedule": "MultiStep", "schedule.at": "0.5", "loop.steps": "4"}
+    run = tmp_path / "run"
+    code, shown, told = command(
+        capsys, "train", "simclr-photos-sec", "--out", run, "--device", "cpu", *words(changes)
+    )
+    assert code == 0, told
+    assert "norm" in shown and "run folder" in shown and "k-NN" not in shown and "probe" not in shown
+    found = result(run)
+    assert set(found["last"]) == {f"norm_{name}" for name in ("mean", "variance", "cv", "min", "max")}
+    steps = lines(run, "train")
+    assert len(steps) == 8, "four epochs of two batches of eight from twenty images"
+    assert [line["lr"] for line in steps] == pytest.approx([1e-3] * 4 + [1e-4] * 4)
+    code, shown, told = command(capsys, "evaluate", run, "--device", "cpu")
+    assert code == 0 and f"{found['last']['norm_mean']:.3g}" in shown, told
+    code, _, told = command(capsys, "evaluate", run, "--probe", "--device", "cpu")
+    assert code == 2 and "--probe needs" in told and len(told.strip().splitlines()) == 1
+    code, _, told = command(capsys, "embed", run, flat, "--out", tmp_path / "e.npy", "--device", "cpu")
+    assert code == 0 and np.load(tmp_path / "e.npy").shape == (20, 16), told
+    code, shown, told = command(capsys, "train", "--resume", run, "--device", "cpu")
+    assert code == 0 and result(run) == found, told
+
+
+def test_class_folders_give_every_fifth_image_to_the_exam(tmp_path, capsys):
+    root = class_folders(tmp_path / "photos", [10, 10, 5])
+    run = tmp_path / "run"
+    code, shown, told = command(
+        capsys, "train", "simclr-photos", "--out", run, "--device", "cpu", *words(PHOTOS | {"data.root": str(root)})
+    )
+    assert code == 0 and "k-NN" in shown and "probe top-1" in shown and "not trained on" in shown, told
+    assert {"knn", "probe_top1"} <= result(run)["last"].keys()
+    assert [Path(path).name for path in (run / "test_paths.txt").read_text().split()] == ["4.png", "9.png"] * 2 + [
+        "4.png"
+    ]
+
+
+def test_a_small_class_does_not_shift_the_labels_of_the_others(tmp_path):
+    """A class with fewer than five images has none to measure on; the rest must keep their names."""
+    root = class_folders(tmp_path / "photos", [5, 2, 5])
+    views = build_views(schema.Unlabelled(root=str(root), size=16, shorter=20), CPU)
+    exam = views.exam
+    assert isinstance(exam, Frozen) and exam.images.classes == ["class0", "class2"]
+    looks = {"train": torch.eye(3)[exam.train.labels], "test": torch.eye(3)[[0, 2]]}
+    found = exam.measure(looks, True, 0)
+    assert found["knn"] == found["probe_top1"] == 1
+
+
+def test_a_csv_says_what_is_measured_on(tmp_path):
+    root = class_folders(tmp_path / "photos", [4, 4])
+    rows = [(f"class{label}/{n}.png", f"c{label}", "test" if n == 0 else "train") for label in (0, 1) for n in range(4)]
+    for name, chosen in (("good", rows), ("bad", [*rows, ("class0/0.png", "c9", "test")])):
+        with open(root / f"{name}.csv", "w", newline="") as file:
+            csv.writer(file).writerows([("path", "label", "split"), *chosen])
+    exam = build_views(schema.Unlabelled(root=str(root / "good.csv")), CPU).exam
+    assert [Path(path).name for path in exam.images.paths] == ["0.png"] * 2 and len(exam.train) == 6
+    with pytest.raises(ValueError, match="1 classes have test images alone: c9"):
+        build_views(schema.Unlabelled(root=str(root / "bad.csv")), CPU)
+
+
+def test_one_class_folder_is_a_folder_without_labels(tmp_path):
+    root = class_folders(tmp_path / "photos", [6])
+    views = build_views(schema.Unlabelled(root=str(root), size=16, shorter=20), CPU)
+    assert isinstance(views.exam, Unexamined) and len(views.train) == 6 and views.unlabelled
+
+
+# ---------------------------------------------------------------- nonsense
+
+
+@pytest.mark.parametrize(
+    "changes, told",
+    [
+        ({"batches.views": "3"}, "NTXent needs --batches.per_class 2, or --batches.views 2"),
+        (
+            {"batches": "Batches", "batches.size": "2", "batches.per_class": "2"},
+            "images without labels need several views of each: --batches Shuffled",
+        ),
+        ({"batches.size": "21"}, "a batch of 21 cannot be drawn from 20 images"),
+        ({"data.jitter": "0.4,0.4,0.4,0.9"}, "jitter must be three numbers from 0 to 1, and 0 to 0.5 for the hue"),
+        ({"loss.weight": "0"}, "weight must be a positive number, not 0.0"),
+        ({"loss.temperature": "-1"}, "temperature must be a positive number, not -1.0"),
+        ({"data.root": "nowhere"}, "no such folder or file: nowhere"),
+    ],
+)
+def test_nonsense_ends_in_a_line_and_writes_nothing(flat, tmp_path, capsys, changes, told):
+    fields = PHOTOS | {"data.root": str(flat)} | changes
+    code, _, said = command(capsys, "train", "simclr-photos", "--out", tmp_path / "run", *words(fields))
+    assert code == 2 and told in said and len(said.strip().splitlines()) == 1, said
+    assert not (tmp_path / "run").exists()
+
+
+def test_classes_too_small_to_measure_on_are_told(tmp_path):
+    root = class_folders(tmp_path / "photos", [3, 3])
+    with pytest.raises(ValueError, match=r"ImageSet\(6 images of 2 classes\) cannot be parted.*at least 5 images"):
+        build_views(schema.Unlabelled(root=str(root)), CPU)
+
+
+@pytest.mark.parametrize("settings", [{"weight": 0.0}, {"weight": -1.0}, {"temperature": 0.0}])
+def test_the_loss_itself_refuses_what_is_not_positive(settings):
+    with pytest.raises(ValueError, match=next(iter(settings))):
+        NTXentLoss(**settings)
