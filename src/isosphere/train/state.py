@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from isosphere.train.step import Run
 
 CHECKPOINT = "checkpoint.pt"
-PLACES = ("root", "pack", "download", "pairs_root", "exclude", "probes", "distractors")
-FREE_FIELDS = ("claim", "model.weights", *(f"data.{name}" for name in PLACES)) + tuple(
+PLACES = ("root", "pack", "pairs_root", "exclude", "probes", "distractors")
+FREE_FIELDS = ("claim", "model.weights", "data.download", *(f"data.{name}" for name in PLACES)) + tuple(
     f"loop.{name}"
     for name in (
         "eval_every", "save_every", "log_every", "workers", "tensorboard", "snapshot_every", "snapshot_images",
