@@ -70,4 +70,4 @@ def test_where_values_are_not_read_other_labels_poison_loss_and_gradient(monkeyp
 
 
 def test_readable() -> None:
-    assert repr(contrastive.NTXentLoss(0.5)) == "NTXentLoss(temperature=0.5)"
+    assert repr(contrastive.NTXentLoss(0.5)) == "NTXentLoss(temperature=0.5, weight=1.0)"
