@@ -24,6 +24,7 @@ ALLOWED = {
     "page": {"page", "tables", "figures", "sphere", "metrics", "recipes"},
     "monitor": {"monitor", "sphere"},
     "tables": set(),
+    "arguments": {"recipes"},
     "report": {"report", "tables", "figures", "sphere", "metrics", "recipes"},
 }
 FREE = {"__init__", "__main__", "cli"}

@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
+from isosphere.arguments import free_folder, parse_changes, read_recipe, spread_lists
+
 OVERRIDES = {"allow_extra_args": True, "ignore_unknown_options": True}
-LISTS = ("--seeds", "--losses", "--arms", "--images")  # options that take several values
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda")]
 
 
@@ -153,13 +154,13 @@ def evaluate(
     """Measure a trained run on its test classes, or on other images."""
     from rich.console import Console
 
-    from isosphere.tables import comparison
-    from isosphere.train.evaluate import load_run, measure_run
+    from isosphere.tables import comparison, probe_table
+    from isosphere.train.evaluate import load_run, measure_run, probe_run
 
     if probe:
         if data is not None:
             raise ValueError("--probe is taken on the run's own images: leave out --data")
-        Console().print(probe_table(run, device))
+        Console().print(probe_table(probe_run(load_run(run, device), (1.0, 2.0, 5.0, 10.0)), run.name))
         return
     title = None if data is None else f"all classes of {data}; metrics in %"
     found = measure_run(load_run(run, device), None if data is None else str(data))
@@ -340,79 +341,3 @@ def exit_code(error: Exception) -> int | None:
 
 def note(text: str) -> None:
     print(f"isosphere: {text}", file=sys.stderr)
-
-
-def spread_lists(words: list[str]) -> list[str]:
-    """["--seeds", "0", "1"] -> ["--seeds", "0", "--seeds", "1"], the form that the command-line library knows."""
-    spread, option = [], ""
-    for word in words:
-        if word.startswith("--"):
-            option = word if word in LISTS else ""
-        elif option and spread[-1] != option:
-            spread.append(option)
-        spread.append(word)
-    return spread
-
-
-def parse_changes(words: list[str]) -> dict[str, str]:
-    """["--loss.margin", "0.5", "--seed=1"] -> {"loss.margin": "0.5", "seed": "1"}."""
-    changes, rest = {}, list(words)
-    while rest:
-        word = rest.pop(0)
-        if not word.startswith("--"):
-            raise ValueError(f"unexpected {word!r}; fields are changed with --group.field value")
-        name, equals, value = word[2:].partition("=")
-        if not equals:
-            if not rest:
-                raise ValueError(f"--{name} needs a value")
-            value = rest.pop(0)
-        changes[name] = value
-    return changes
-
-
-def free_folder(parent: Path, name: str, suffix: str = "") -> Path:
-    """A path that does not exist yet, so that no run is ever overwritten; under torchrun all ranks get the same."""
-    number = 1
-    while (path := parent / f"{name}{f'-{number}' if number > 1 else ''}{suffix}").exists():
-        number += 1
-    return path
-
-
-def probe_table(run: Path, device: str):
-    """The linear probe of a run's frozen features at several learning rates, trained at once."""
-    from functools import partial
-
-    from rich import box
-    from rich.table import Table
-
-    from isosphere.train.evaluate import embed_shown, load_run
-    from isosphere.train.exams import Frozen
-    from isosphere.train.views import build_views
-
-    trained = load_run(run, device)
-    exam = build_views(trained.recipe.data, trained.device).exam
-    if not isinstance(exam, Frozen):
-        raise ValueError(f"--probe needs a run without labels on images that have some, which {run} is not")
-    table = Table("lr", "top-1", "top-5", "best top-1*", "best top-5*", "epoch*", box=box.SIMPLE)
-    table.title, table.caption = f"linear probe of {run.name}, in %", "* in the epoch that is best on test"
-    found = exam.probe(exam.look(partial(embed_shown, trained), True), trained.recipe.seed, (1.0, 2.0, 5.0, 10.0))
-    for lr, its in found.items():
-        shares = [its[name] for name in ("top1", "top5", "best_top1", "best_top5")]
-        shown = [f"diverged in epoch {its['diverged']}"] if its["diverged"] else [f"{100 * s:.1f}" for s in shares]
-        table.add_row(f"{lr:g}", *shown, *([] if its["diverged"] else [str(its["best_epoch"])]))
-    return table
-
-
-def read_recipe(run: Path):
-    """The recipe of a run folder."""
-    import json
-
-    from isosphere.recipes import options, schema
-
-    path = run / "recipe.json"
-    if not path.is_file():
-        raise FileNotFoundError(f"{run} is not a run folder: it has no recipe.json")
-    try:
-        return options.from_dict(schema.Recipe, json.loads(path.read_text(encoding="utf-8")))
-    except ValueError as error:
-        raise ValueError(f"{path} is not a recipe of this version: {error}") from error

@@ -84,6 +84,17 @@ def spread(values: list[float]) -> str:
     return f"{mean} ± {np.std(values, ddof=1):.1f}" if len(values) > 1 else mean
 
 
+def probe_table(found: Mapping[float, Mapping[str, Any]], run: str) -> Table:
+    """The linear probe at several learning rates, last and best epoch, in percent."""
+    table = Table("lr", "top-1", "top-5", "best top-1*", "best top-5*", "epoch*", box=box.SIMPLE)
+    table.title, table.caption = f"linear probe of {run}, in %", "* in the epoch that is best on test"
+    for lr, its in found.items():
+        shares = [its[name] for name in ("top1", "top5", "best_top1", "best_top5")]
+        shown = [f"diverged in epoch {its['diverged']}"] if its["diverged"] else [f"{100 * s:.1f}" for s in shares]
+        table.add_row(f"{lr:g}", *shown, *([] if its["diverged"] else [str(its["best_epoch"])]))
+    return table
+
+
 def printed_table(metrics: Iterable[str], rows: Mapping[str, Iterable[float]], title: str) -> Table:
     """What the paper printed, in percent, as it stands there."""
     table = Table("arm", *metrics, title=title, box=box.SIMPLE, padding=(0, 1, 0, 0))

@@ -18,7 +18,7 @@ from isosphere.metrics.faces import mirror_averaged
 from isosphere.recipes import options, schema
 from isosphere.sphere import norms
 from isosphere.train import build, distributed, state
-from isosphere.train.exams import Exam, Images, Retrieval, View
+from isosphere.train.exams import Exam, Frozen, Images, Retrieval, View
 from isosphere.train.views import build_test_view, build_views, open_images
 
 
@@ -118,6 +118,14 @@ def measure_run(trained: Trained, root: str | None = None) -> dict[str, float]:
             raise ValueError(f"{root} holds one class only: there is nothing to retrieve among")
         exam = Retrieval(images, build_test_view(trained.recipe.data))
     return take(exam, partial(embed_shown, trained), True, trained.recipe.seed)[0]
+
+
+def probe_run(trained: Trained, lrs: tuple[float, ...]) -> dict[float, dict[str, float]]:
+    """The linear probe of a run's frozen features at several learning rates, trained at once."""
+    exam = build_views(trained.recipe.data, trained.device).exam
+    if not isinstance(exam, Frozen):
+        raise ValueError("--probe needs a run without labels on images that have some, which this is not")
+    return exam.probe(exam.look(partial(embed_shown, trained), True), trained.recipe.seed, lrs)
 
 
 def embed_shown(trained: Trained, images: Images, view: View | None, how: str = "embeddings") -> Tensor:

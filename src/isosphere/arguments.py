@@ -1,0 +1,55 @@
+"""What the command line is given: lists of values, changed fields, new paths, the recipe of a run."""
+
+import json
+from pathlib import Path
+
+from isosphere.recipes import options, schema
+
+LISTS = ("--seeds", "--losses", "--arms", "--images")  # options that take several values
+
+
+def spread_lists(words: list[str]) -> list[str]:
+    """["--seeds", "0", "1"] -> ["--seeds", "0", "--seeds", "1"], the form that the command-line library knows."""
+    spread, option = [], ""
+    for word in words:
+        if word.startswith("--"):
+            option = word if word in LISTS else ""
+        elif option and spread[-1] != option:
+            spread.append(option)
+        spread.append(word)
+    return spread
+
+
+def parse_changes(words: list[str]) -> dict[str, str]:
+    """["--loss.margin", "0.5", "--seed=1"] -> {"loss.margin": "0.5", "seed": "1"}."""
+    changes, rest = {}, list(words)
+    while rest:
+        word = rest.pop(0)
+        if not word.startswith("--"):
+            raise ValueError(f"unexpected {word!r}; fields are changed with --group.field value")
+        name, equals, value = word[2:].partition("=")
+        if not equals:
+            if not rest:
+                raise ValueError(f"--{name} needs a value")
+            value = rest.pop(0)
+        changes[name] = value
+    return changes
+
+
+def free_folder(parent: Path, name: str, suffix: str = "") -> Path:
+    """A path that does not exist yet, so that no run is ever overwritten; under torchrun all ranks get the same."""
+    number = 1
+    while (path := parent / f"{name}{f'-{number}' if number > 1 else ''}{suffix}").exists():
+        number += 1
+    return path
+
+
+def read_recipe(run: Path) -> schema.Recipe:
+    """The recipe of a run folder."""
+    path = run / "recipe.json"
+    if not path.is_file():
+        raise FileNotFoundError(f"{run} is not a run folder: it has no recipe.json")
+    try:
+        return options.from_dict(schema.Recipe, json.loads(path.read_text(encoding="utf-8")))
+    except ValueError as error:
+        raise ValueError(f"{path} is not a recipe of this version: {error}") from error
