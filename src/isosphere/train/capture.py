@@ -20,7 +20,7 @@ class CompiledView:
 
 
 class CapturedStep:
-    """Replays `update(run, images, labels, progress)`, captured once with fixed shapes; results live till the next call.
+    """Replays `update(run, images, labels, progress)`, captured once for fixed shapes; results live till the next call.
 
     `modules` and `optimiser` are what the update changes: the steps that warm it up are undone in place.
     """
