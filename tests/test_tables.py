@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from isosphere.tables import differences_table, pooled, seeds_table, spread
+from isosphere.tables import differences_table, pooled, seeds_table, show, spread
 
 
 def record(cell: str, arm: str, seed: int, value: float | None) -> dict:
@@ -61,3 +61,10 @@ def test_differences_table_compares_relative_sec_with_sec_too():
     records = [record("a", arm, 0, v) for arm, v in (("none", 0.5), ("sec", 0.52), ("sec-relative", 0.55))]
     text = shown(differences_table(records))
     assert "sec - none" in text and "+2.0" in text and "sec-relative - sec" in text and "+3.0" in text
+
+
+def test_a_narrow_terminal_cuts_no_number(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    show(seeds_table([record("cub200-semihard", "sec-relative", seed, 0.6 + seed / 100) for seed in range(3)]))
+    text = capsys.readouterr().out
+    assert "…" not in text and "cub200-semihard" in text and "61.0 ± 1.0" in text and "30.5 ± 0.5" in text

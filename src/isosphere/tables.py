@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 from rich import box
+from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 
 OTHERS = {
@@ -19,6 +21,13 @@ SEEN_NEVER = "test classes, never seen in training; metrics in %"
 NOT_TRAINED = "test images, not trained on; metrics in %"
 PRIMARY = ("recall@1", "map@r", "accuracy", "probe_top1")  # of which differences are told
 Records = list[dict[str, Any]]  # each with cell, arm, seed and last
+
+
+def show(table: Table) -> None:
+    """Print a table whole: beyond the width of a terminal its lines wrap, where rich alone would cut the numbers."""
+    console = Console()
+    needed = Measurement.get(console, console.options.update(max_width=1000), table).maximum
+    Console(width=max(needed, console.width)).print(table)
 
 
 def comparison(results: Mapping[Path, Mapping[str, Any]], title: str | None = None) -> Table:
@@ -54,11 +63,10 @@ def seeds_table(records: Records) -> Table:
     every = columns([record["last"] for record in records])
     metrics = {name: told for name, told in every.items() if name == "recall@1" or not name.startswith("recall@")}
     title = SEEN_NEVER if "recall@1" in metrics else NOT_TRAINED
-    headings = ("cell", "arm", "seeds", *metrics.values(), "norm", "oracle, picked on test")
+    headings = ("arm", "seeds", *metrics.values(), "norm", "oracle, picked\non test")
     table = Table(*headings, title=title, box=box.SIMPLE, padding=(0, 1, 0, 0))
     for number, column in enumerate(table.columns):
-        column.justify, column.no_wrap = "right" if number > 1 else "left", True
-    table.columns[-1].no_wrap = False
+        column.justify, column.no_wrap = "right" if number else "left", True
     before, first = None, next(iter(metrics), "")
     for (cell, arm), found in _grouped(records).items():
         whole = [record["last"] for record in found if record["last"]]
@@ -66,7 +74,9 @@ def seeds_table(records: Records) -> Table:
         norm = f"{np.mean([last['norm_mean'] for last in whole]):.3g}" if whole else "-"
         diverged = f" ({len(found) - len(whole)} diverged)" if len(whole) < len(found) else ""
         best = spread([100 * max(test[first] for test in _tests(record)) for record in found if record["last"]])
-        table.add_row("" if cell == before else cell, arm, f"{len(whole)}{diverged}", *shown, norm, best)
+        if cell != before:
+            table.add_row(f"[bold]{cell}[/bold]")
+        table.add_row(arm, f"{len(whole)}{diverged}", *shown, norm, best)
         before = cell
     return table
 
@@ -143,7 +153,7 @@ def pooled(records: Records, metric: str, arm: str, than: str, resamples: int = 
     """
     values = {(r["cell"], r["arm"], r["seed"]): r["last"][metric] for r in records if metric in r["last"]}
     cells: dict[str, list[float]] = {}
-    for (cell, name, seed), value in values.items():
+    for (cell, name, seed), value in sorted(values.items()):
         if name == arm and (cell, than, seed) in values:
             cells.setdefault(cell, []).append(value - values[cell, than, seed])
     if not cells:
