@@ -1,6 +1,7 @@
 """The packed store: its pixels against decoding one by one, crops against torchvision, interruption and damage."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -140,7 +141,16 @@ def test_nothing_is_decoded_twice_and_a_changed_file_is_noticed(
     pack(image_set, tmp_path / "store", shorter=32, workers=0)
     seen = reading(monkeypatch)
     pack(image_set, tmp_path / "store", shorter=32, workers=0)
+    os.utime(folder / "class0" / "0.png", (1, 1))  # touched, not changed
+    pack(image_set, tmp_path / "store", shorter=32, workers=0)
+    copy = shutil.copytree(folder, tmp_path / "copy", copy_function=shutil.copyfile)
+    pack(ImageSet.folder(copy), tmp_path / "store", shorter=32, workers=0)
     assert seen == []
+    read, read_bytes = [], Path.read_bytes
+    monkeypatch.setattr(Path, "read_bytes", lambda path: (read.append(path), read_bytes(path))[1])
+    pack(image_set, tmp_path / "store", shorter=32, workers=0)  # of other times than the copy: read, once
+    pack(image_set, tmp_path / "store", shorter=32, workers=0)
+    assert seen == [] and len(read) == 10
     Image.new("RGB", (50, 60), (200, 100, 50)).save(folder / "class1" / "4.png")
     store = pack(image_set, tmp_path / "store", shorter=32, workers=0)
     assert len(seen) == 10

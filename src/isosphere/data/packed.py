@@ -2,8 +2,8 @@
 
 Widths differ, so nothing is padded or squared: an image is a stretch of the buffer, found by its start and size. The
 buffer may live on a GPU, where a batch of crops is one gather. Packing survives being killed: the next call goes on
-after the last whole image, and the finished folder appears by a rename. It is redone when a file's size or time has
-changed, and refused when its own pixels have.
+after the last whole image, and the finished folder appears by a rename. It is redone when a file's content has
+changed (looked at where its size or time has), and refused when its own pixels have.
 """
 
 import fcntl
@@ -25,7 +25,7 @@ from torch.utils.data import DataLoader, Dataset
 from .images import ImageSet, UnreadableImage, decode, some
 from .transforms import CROP_DRAWS, TestView, TrainView, crop_boxes, flips, resize_shorter
 
-VERSION = 1
+VERSION = 2
 RECORD = np.dtype([("height", "<u4"), ("width", "<u4"), ("crc", "<u4")])
 PIXELS, RECORDS, MANIFEST = "pixels.bin", "records.bin", "manifest.json"
 CHUNK = 128  # images cropped at once, which bounds the memory of the gather's indices
@@ -146,11 +146,12 @@ def pack(image_set: ImageSet, folder: str | Path, shorter: int = 256, workers: i
     """
     if image_set.paths is None:
         raise ValueError("only images in files can be packed; these are in memory already")
-    folder, manifest = Path(folder), _manifest(image_set.paths, shorter)
+    folder = Path(folder)
     partial = folder.with_name(f"{folder.name}.partial")
     folder.parent.mkdir(parents=True, exist_ok=True)
     with open(folder.with_name(f"{folder.name}.lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # the system lets go of it however this process ends
+        manifest = _manifest(image_set.paths, shorter, (folder, partial))
         if not _is_current(folder, manifest):
             if not _is_begun(partial, manifest):
                 shutil.rmtree(partial, ignore_errors=True)
@@ -158,10 +159,12 @@ def pack(image_set: ImageSet, folder: str | Path, shorter: int = 256, workers: i
                     folder.rename(partial)
                 else:
                     partial.mkdir()
-                    (partial / MANIFEST).write_text(json.dumps(manifest))
+                    _write_manifest(partial, manifest)
             _fill(partial, image_set.paths, shorter, len(os.sched_getaffinity(0)) if workers is None else workers)
             shutil.rmtree(folder, ignore_errors=True)
             partial.rename(folder)
+        if _held(folder) != manifest:  # touched or copied, but the same
+            _write_manifest(folder, manifest)
     records = np.fromfile(folder / RECORDS, RECORD)
     heights, widths = (torch.from_numpy(records[side].astype(np.int64)) for side in ("height", "width"))
     ends = (heights * widths).cumsum(0)
@@ -245,20 +248,42 @@ def _keep_whole(partial: Path) -> int:
     return done
 
 
-def _manifest(paths: list[str], shorter: int) -> dict[str, int | str]:
-    """What the store must have been made from: the files' names below their common folder, sizes and times."""
+def _manifest(paths: list[str], shorter: int, stores: Iterable[Path]) -> dict[str, int | str]:
+    """What the store must have been made from: the files' names below their common folder, and their contents.
+
+    They are read again only if no store at hand was made from files of these sizes and times.
+    """
+    stamps = _digest(paths, lambda path: f"{os.stat(path).st_size} {os.stat(path).st_mtime_ns}")
+    known = (held["files"] for held in map(_held, stores) if held.get("stamps") == stamps)
+    files = next(known, None) or _digest(paths, lambda path: hashlib.blake2b(Path(path).read_bytes()).hexdigest())
+    return {"version": VERSION, "shorter": shorter, "images": len(paths), "files": files, "stamps": stamps}
+
+
+def _digest(paths: list[str], look: Callable[[str], str]) -> str:
+    """One digest of what `look` tells of each file, with its name below their common folder."""
     common, digest = os.path.commonpath(paths), hashlib.sha256()
-    for path in paths:
-        status = os.stat(path)
-        digest.update(f"{os.path.relpath(path, common)}\0{status.st_size}\0{status.st_mtime_ns}\n".encode())
-    return {"version": VERSION, "shorter": shorter, "images": len(paths), "files": digest.hexdigest()}
+    with ThreadPoolExecutor() as pool:
+        for path, told in zip(paths, pool.map(look, paths), strict=True):
+            digest.update(f"{os.path.relpath(path, common)}\0{told}\n".encode())
+    return digest.hexdigest()
+
+
+def _write_manifest(folder: Path, manifest: dict[str, int | str]) -> None:
+    (folder / "manifest.new").write_text(json.dumps(manifest))
+    os.replace(folder / "manifest.new", folder / MANIFEST)
+
+
+def _held(folder: Path) -> dict[str, int | str]:
+    """A store's manifest; empty where it is absent, damaged, or of an earlier version."""
+    try:
+        held = json.loads((folder / MANIFEST).read_text())
+    except (OSError, ValueError):
+        return {}
+    return held if isinstance(held, dict) and held.get("version") == VERSION else {}
 
 
 def _is_begun(folder: Path, manifest: dict[str, int | str]) -> bool:
-    try:
-        return json.loads((folder / MANIFEST).read_text()) == manifest
-    except (OSError, ValueError):  # absent, or cut off while it was written
-        return False
+    return _held(folder) | {"stamps": ""} == manifest | {"stamps": ""}
 
 
 def _is_current(folder: Path, manifest: dict[str, int | str]) -> bool:
