@@ -15,7 +15,7 @@ bench: .venv/ready-bench
 	$(BIN)/python benchmarks/losses.py
 	$(BIN)/python benchmarks/metrics.py
 	@if $(BIN)/python -c 'import sys, torch; sys.exit(not torch.cuda.is_available())'; then \
-		for bench in losses "metrics --size sop" identification probe monitor; do \
+		for bench in losses "metrics --size sop" identification probe monitor simclr; do \
 			set -- $$bench; name=$$1; shift; $(BIN)/python benchmarks/$$name.py --device cuda "$$@"; \
 		done; \
 		$(BIN)/python benchmarks/step.py; $(BIN)/python benchmarks/heads.py; \

@@ -1,0 +1,83 @@
+"""The benchmark of SimCLR's step at its tiny size: every contestant takes its turn, and what is missing is told."""
+
+import importlib.util
+import json
+import multiprocessing
+import sys
+import time
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from isosphere.data import cifar
+
+FILE = Path(__file__).parents[1] / "benchmarks" / "simclr.py"
+
+
+@pytest.fixture
+def simclr(monkeypatch) -> ModuleType:
+    """benchmarks/simclr.py as a module; CIFAR has its size again afterwards."""
+    monkeypatch.setattr(cifar, "COUNTS", cifar.COUNTS)
+    spec = importlib.util.spec_from_file_location("simclr", FILE)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_all_take_their_turn_and_who_is_missing_is_told(simclr, tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "lightly", None)
+    file = tmp_path / "simclr.json"
+    monkeypatch.setattr(sys, "argv", ["simclr.py", "--device", "cpu", "--rounds", "1", "--json", str(file)])
+    assert simclr.main() == 0
+    found, said = json.loads(file.read_text()), capsys.readouterr().out
+    assert [line for line in said.splitlines() if line.startswith("lightly is missing")], said
+    assert list(found["missing"]) == ["lightly"] and "lightly" not in found["versions"]
+    assert found["versions"].keys() >= {"python", "torch", "torchvision"} and found["hardware"]["device"] == "cpu"
+    names = [row["name"] for row in found["rows"]]
+    assert names[:2] == ["ours", "the same, fixed batch"] and sum(name.startswith("v2") for name in names) == 3
+    first = found["rows"][0]["ms"]
+    for row in found["rows"]:
+        assert row["images_per_second"] * row["ms"] == pytest.approx(1000 * found["size"]["batch"])
+        assert row["ours_is_faster"] == pytest.approx(row["ms"] / first)
+
+
+def test_lightly_takes_its_turn(simclr):
+    pytest.importorskip("lightly")
+    size = simclr.SIZES["cpu"]
+    contestants = simclr.lightlys(np.zeros((40, 32, 32, 3), np.uint8), size, "cpu")
+    assert len(contestants) == 2
+    for contestant in contestants.values():
+        assert simclr.turn(contestant._replace(warm=1), "cpu") > 0
+        assert not multiprocessing.active_children(), "no worker goes on during the next one's turn"
+
+
+def test_only_the_steps_after_the_first_are_timed(simclr):
+    waits = iter([0.2, 0.2, 0.01, 0.01])
+    ms = simclr.turn(simclr.Contestant(lambda: waits, time.sleep, warm=2, steps=2), "cpu")
+    assert 10 <= ms < 100
+    with pytest.raises(AssertionError, match="only 0 of 1 batches"):
+        simclr.turn(simclr.Contestant(lambda: [0.0], time.sleep, warm=1, steps=1), "cpu")
+
+
+def test_ours_reads_the_pixels_that_the_others_have(simclr, tmp_path):
+    pixels = np.random.default_rng(0).integers(0, 256, (100, 32, 32, 3), np.uint8)
+    simclr.write_cifar(tmp_path, pixels)
+    train, test = cifar.load("cifar10", tmp_path)
+    ours = train.pixels.permute(0, 2, 3, 1).numpy()
+    assert sorted(image.tobytes() for image in ours) == sorted(image.tobytes() for image in pixels)
+    assert len(test) == 20
+
+
+@pytest.mark.parametrize(
+    "name, ms, ratio, target, reached",
+    [
+        ("ours", 29.9, 1.0, None, True), ("ours", 30.0, 1.0, None, False),
+        ("the same, fixed batch", 20.0, 0.86, None, True), ("the same, fixed batch", 20.0, 0.84, None, False),
+        ("a peer in bfloat16", 40.0, 1.3, 1.3, True), ("a peer in float32", 80.0, 2.9, 3.0, False),
+    ],
+)  # fmt: skip
+def test_targets(simclr, name, ms, ratio, target, reached):
+    assert simclr.verdict(name, ms, ratio, target, "cuda")["reached"] is reached
+    assert simclr.verdict(name, ms, ratio, target, "cpu") == {"target": "", "reached": True}
