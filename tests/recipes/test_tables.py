@@ -1,19 +1,20 @@
-"""The tables as runs: cells, arms alike, and trials that are judged on training classes."""
+"""The tables as runs: cells, arms alike, and trials that are judged on training data."""
 
 import pytest
 
-from isosphere.recipes import RecipeError, options, published
+from isosphere.recipes import RecipeError, options, override, published, schema
 from isosphere.recipes.tables import (
     PAPERS_LOSSES,
     TABLES,
-    TRIAL_LRS,
-    TRIAL_STRENGTHS,
+    TUNINGS,
     Asked,
     cells,
     printed,
     trials,
     tuned,
 )
+
+TUNED_ARMS = ("none", "sec", "sec-relative")
 
 
 def groups(left, right) -> set[str]:
@@ -60,26 +61,67 @@ def test_what_is_not_there_is_told(table, asked, told):
         cells(table, asked)
 
 
-@pytest.mark.parametrize("arm", TRIAL_STRENGTHS)
+@pytest.mark.parametrize("arm", TUNED_ARMS)
 @pytest.mark.parametrize("dataset", ["cub200", "cars196", "sop"])
 def test_every_arm_gets_six_trials_on_held_out_training_classes(dataset, arm):
     recipe = cells("table3", Asked(dataset=dataset))[f"{dataset}-ms"][arm]
     found = trials(arm, recipe)
     assert len(found) == 6 and len(set(found)) == 6
-    assert {trial.optimiser.lr for trial in found} == set(TRIAL_LRS[dataset])
-    assert min(TRIAL_LRS[dataset]) <= recipe.optimiser.lr <= max(TRIAL_LRS[dataset])
+    assert {trial.optimiser.lr for trial in found} == set(TUNINGS[dataset].lrs)
+    assert min(TUNINGS[dataset].lrs) <= recipe.optimiser.lr <= max(TUNINGS[dataset].lrs)
     share = recipe.optimiser.backbone_lr / recipe.optimiser.lr
     for trial in found:
         assert trial.data.held_out == 20 and trial.loop.steps == 800 and trial.seed == 100
         assert trial.optimiser.backbone_lr == trial.optimiser.lr * share
     strength = {trial.optimiser.weight_decay if arm == "none" else trial.constraint.eta for trial in found}
     factor = recipe.optimiser.weight_decay if arm == "none" else 1
-    assert strength == {part * factor for part in TRIAL_STRENGTHS[arm]}
+    assert strength == {part * factor for part in TUNINGS[dataset].strengths[arm]}
     final = tuned(recipe, found[-1])
     assert groups(recipe, final) <= {"optimiser", "constraint"} and final.data.held_out == 0
     borrowed = tuned(recipe, found[-1], own=False)
     assert borrowed.constraint == recipe.constraint and borrowed.optimiser.lr == found[-1].optimiser.lr
     assert borrowed.optimiser.weight_decay == recipe.optimiser.weight_decay
+
+
+@pytest.mark.parametrize("arm", TUNED_ARMS)
+@pytest.mark.parametrize("dataset, eta", [("cifar10", 0.25), ("cifar100", 0.01)])
+def test_every_arm_of_table_5_gets_six_trials_on_5000_held_out_training_images(dataset, eta, arm):
+    recipe = cells("table5", Asked(dataset=dataset))[f"simclr-{dataset}"][arm]
+    found = trials(arm, recipe)
+    assert len(found) == 6 and len(set(found)) == 6
+    lr, weight_decay, scale = 0.5 * 3.5714286, 1e-4 / 3.5714286, 2 * 3.5714286  # of the authors, in the plain scale
+    assert sorted({trial.optimiser.lr for trial in found}) == pytest.approx([lr / 16, lr / 4, lr, 2 * lr])
+    for trial in found:
+        assert trial.data.held_out * 50_000 == 5000 and trial.seed == 100
+        assert (trial.loop.steps, trial.loop.unit, trial.loop.eval_every) == (20, "epochs", 20)
+        assert trial.optimiser.backbone_lr is None and trial.schedule == schema.Cosine(0.001)
+        assert trial.constraint.ramp == recipe.constraint.ramp == ((0.0, 0.0) if arm == "none" else (0.0, 1.0))
+        assert groups(recipe, trial) <= {"data", "optimiser", "constraint", "loop", "seed"}
+        assert (trial.constraint == recipe.constraint) == (arm == "none")
+    strengths = {trial.optimiser.weight_decay if arm == "none" else trial.constraint.eta for trial in found}
+    weak = {"none": 0.4 * weight_decay, "sec": 0.4 * eta / scale, "sec-relative": 2.0}[arm]
+    assert sorted(strengths) == pytest.approx([weak, 5 * weak])
+    final = tuned(recipe, found[-1])
+    assert groups(recipe, final) <= {"optimiser", "constraint"} and final.data.held_out == 0
+    assert final.optimiser == found[-1].optimiser and final.constraint == found[-1].constraint
+    # Twice as many epochs are tuned by the same trials, which are not run again.
+    longer = trials(arm, cells("table5", Asked(dataset=dataset, epochs=200))[f"simclr-{dataset}-200"][arm])
+    assert all(groups(*pair) <= {"claim"} for pair in zip(found, longer, strict=True))
+
+
+def test_other_arms_of_table_5_take_secs_learning_rate():
+    arms = cells("table5", Asked())["simclr-cifar10"]
+    best = trials("sec", arms["sec"])[0]
+    for arm in ("l2reg", "sec-ema"):
+        final = tuned(arms[arm], best, own=False)
+        assert trials(arm, arms[arm]) == [] and final.optimiser.lr == best.optimiser.lr == arms[arm].optimiser.lr / 16
+        assert groups(arms[arm], final) == {"optimiser"}
+
+
+def test_trials_in_epochs_do_not_count_steps():
+    recipe = override(cells("table5", Asked())["simclr-cifar10"]["sec"], {"loop.unit": "steps"})
+    with pytest.raises(RecipeError, match="trials last 20 epochs: leave loop.unit at epochs, or --no-tune"):
+        trials("sec", recipe)
 
 
 def test_printed_numbers_have_the_names_of_the_arms():

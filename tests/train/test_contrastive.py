@@ -331,6 +331,7 @@ def test_table_5_on_the_miniature(cifar10, tmp_path, capsys):
     given = [
         "reproduce", "table5", "--dataset", "cifar10", "--epochs", "100", "--seeds", "0", "1", "--device", "cpu",
         "--arms", "none", "sec", "sec-relative", "--results", tmp_path / "results", "--out", tmp_path / "runs",
+        "--no-tune",
         *words(SMALL | {"data.root": str(cifar10), "optimiser.lr": "0.01", "loop.unit": "steps", "loop.steps": "2"}),
     ]  # fmt: skip
     code, shown, told = command(capsys, *given)

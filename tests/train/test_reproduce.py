@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 
 from isosphere.models.embedder import build_backbone
 from isosphere.models.frozen import FrozenBatchNorm
-from isosphere.recipes import RECIPES, override
+from isosphere.recipes import RECIPES, find, override
 from isosphere.recipes.tables import Asked, cells
 from isosphere.train import loop, reproduce
 from isosphere.train.stopping import NonFiniteLoss
@@ -111,6 +111,16 @@ def test_other_recipes_are_never_taken_for_this_one(benchmark, tmp_path):
     other = wider if held == 8 else chosen
     with pytest.raises(ValueError, match="holds the result of another recipe"):
         runner.run(other["cub200-ms"]["none"], folder)
+
+
+@pytest.mark.parametrize("field, one, same, other", [
+    ("data.exclude", "lists/cfp.txt", "/elsewhere/cfp.txt", "lists/lfw.txt"),
+    ("data.probes", "frontal.csv", "cfp/frontal.csv", ""),
+    ("data.distractors", "a/singles.csv,images.csv", "b/singles.csv,c/images.csv", "singles.csv"),
+])  # fmt: skip
+def test_lists_of_faces_count_by_their_names(field, one, same, other):
+    made = [find("lfw-arcface", {field: value}) for value in (one, same, other)]
+    assert reproduce.alike(made[0], made[1]) and not reproduce.alike(made[0], made[2])
 
 
 def test_what_a_killed_run_left_is_not_counted(benchmark, tmp_path):

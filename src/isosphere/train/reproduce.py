@@ -14,8 +14,8 @@ from isosphere.train.journal import environment, write_json
 from isosphere.train.loop import Run, prepare, train
 from isosphere.train.stopping import NonFiniteLoss
 
-SCORE = "map@r"  # by which a trial is judged
 PLACES = [*(("data", name) for name in state.PLACES), ("model", "weights")]  # fields that hold paths
+NAMED = [("model", "weights"), ("data", "exclude"), ("data", "probes"), ("data", "distractors")]
 
 
 class Runner:
@@ -50,10 +50,10 @@ def run_many(recipes: dict[Path, schema.Recipe], device: str = "auto") -> dict[P
 
 
 class Results:
-    """A JSON file of runs that grows by one at a time: `trials`, measured on training classes, and final `runs`.
+    """A JSON file of runs that grows by one at a time: `trials`, measured on training data, and final `runs`.
 
     Records have no paths, so that the file can be shared. A run is found again by its recipe, whatever the paths and
-    the cadence of saving and testing it was made with; a weight file counts by its name.
+    the cadence of saving and testing it was made with; weights and lists of images count by their names.
     """
 
     def __init__(self, path: Path) -> None:
@@ -79,9 +79,8 @@ class Results:
         """Keep a finished run, with the course of its norms and tests, and write the file."""
         recipe = json.loads(json.dumps(result["recipe"]))
         for group, name in PLACES:
-            held = recipe[group].get(name)
-            if held:
-                recipe[group][name] = [Path(one).name for one in held] if isinstance(held, list) else Path(held).name
+            if recipe[group].get(name):
+                recipe[group][name] = base_names(recipe[group][name])
         record = about | {k: v for k, v in result.items() if k != "command"} | {"recipe": recipe}
         lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
         names = ("step", "loss", "norm_mean", "norm_variance")
@@ -102,9 +101,17 @@ FREE = (*state.FREE_FIELDS, "loop.compile", "data.allow_missing")
 
 
 def alike(one: schema.Recipe, other: schema.Recipe) -> bool:
-    """Whether two recipes train the same, whatever their paths; a weight file counts by its name."""
-    names = [Path(recipe.model.weights or "").name for recipe in (one, other)]
-    return names[0] == names[1] and all(key in FREE for key in options.differences(one, other))
+    """Whether two recipes train and are measured the same, wherever their files are; those in `NAMED` count by name."""
+    first, second = (
+        [base_names(getattr(getattr(recipe, group), name, None) or "") for group, name in NAMED]
+        for recipe in (one, other)
+    )
+    return first == second and all(key in FREE for key in options.differences(one, other))
+
+
+def base_names(paths: str | Iterable[str]) -> str | list[str]:
+    """Paths without their folders."""
+    return Path(paths).name if isinstance(paths, str) else [Path(path).name for path in paths]
 
 
 def digest(recipe: schema.Recipe) -> str:
@@ -125,7 +132,7 @@ def reproduce(
     if tune and tables.TRIAL_SEED in seeds:
         raise ValueError(f"seed {tables.TRIAL_SEED} is the trials': final runs need others")
     if any(getattr(recipe.data, "held_out", 0) for recipe in recipes):
-        raise ValueError("data.held_out belongs to the trials: final runs are measured on test classes")
+        raise ValueError("data.held_out belongs to the trials: final runs are measured on the test set")
     runner = Runner(device)
     chosen = {
         (cell, arm): _tuned(cell, arm, arms, runner, results, folder) if tune else recipe
@@ -157,7 +164,8 @@ def _tuned(
     cell: str, arm: str, arms: dict[str, schema.Recipe], runner: Runner, results: Results, folder: Path
 ) -> schema.Recipe:
     """The arm's recipe with what its best trial had; an arm without trials takes SEC's learning rate."""
-    own = arm in tables.TRIAL_STRENGTHS
+    tuning = tables.TUNINGS[arms[arm].data.name]
+    own = arm in tuning.strengths
     if not own and "sec" not in arms:
         raise ValueError(f"{arm} has no trials and takes SEC's learning rate: name the arm sec, too, or --no-tune")
     tuned = arm if own else "sec"
@@ -166,7 +174,7 @@ def _tuned(
         record = results.find("trials", recipe)
         if record is None:
             place = folder / "trials" / f"{cell}-{tuned}-{digest(recipe)}"
-            light = replace(recipe, loop=replace(recipe.loop, save_every=0, save_embeddings=False))
+            light = replace(recipe, loop=replace(recipe.loop, save_every=0, snapshot_every=0, save_embeddings=False))
             record = results.add("trials", place, _measured(runner, light, place), cell=cell, arm=tuned)
-        scored.append((record["last"].get(SCORE, -1.0), recipe))
+        scored.append((record["last"].get(tuning.score, -1.0), recipe))
     return tables.tuned(arms[arm], max(scored, key=lambda pair: pair[0])[1], own)

@@ -1,0 +1,165 @@
+"""Table 5 by one command: tuned on training images alone, stopped and gone on with, told apart by its file's name."""
+
+import json
+import pickle
+import signal
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from isosphere import cli
+from isosphere.data import cifar
+from isosphere.recipes import override
+from isosphere.recipes.tables import Asked, cells
+from isosphere.train import loop, reproduce
+from isosphere.train.views import build_views
+
+TRAIN, TEST = 100, 20
+TINY = {
+    "model.backbone": "small_cnn", "model.dim": "8", "batches.size": "30", "optimiser.lr": "0.01", "loop.steps": "1",
+    "loop.workers": "0", "loop.log_every": "1", "loop.save_every": "0", "loop.save_embeddings": "false",
+}  # fmt: skip
+MEASURED = {"knn", "probe_top1", "probe_top5", "probe_best_top1", "norm_mean", "norm_variance"}
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    """The original has 60,000 images, here it has 120; tables are as wide as they like."""
+    monkeypatch.setattr(cifar, "COUNTS", {"train": TRAIN, "test": TEST})
+    monkeypatch.setenv("COLUMNS", "200")
+
+
+@pytest.fixture(scope="module")
+def cifar10(tmp_path_factory) -> Path:
+    """CIFAR-10's python files with 120 images of noise, darker or brighter by class."""
+    root, generator = tmp_path_factory.mktemp("cifar"), np.random.default_rng(0)
+    folder = root / "cifar-10-batches-py"
+    folder.mkdir()
+    (folder / "batches.meta").write_bytes(pickle.dumps({"label_names": [f"class {n}" for n in range(10)]}, 4))
+    for name in (*(f"data_batch_{n}" for n in range(1, 6)), "test_batch"):
+        labels = np.arange(TEST if name == "test_batch" else TRAIN // 5) % 10
+        rows = generator.integers(0, 120, (len(labels), 3 * 32 * 32)) + 10 * labels[:, None]
+        (folder / name).write_bytes(pickle.dumps({"data": rows.astype(np.uint8), "labels": labels.tolist()}, 4))
+    return root
+
+
+def pictures(images) -> set[bytes]:
+    return {pixels.numpy().tobytes() for pixels in images.pixels}
+
+
+def command(capsys: pytest.CaptureFixture, *given: object) -> tuple[int, str]:
+    """`isosphere reproduce ...` in this process: exit code and stderr."""
+    before, sys.argv = sys.argv, ["isosphere", "reproduce", *map(str, given)]
+    try:
+        with pytest.raises(SystemExit) as left:
+            cli.main()
+    finally:
+        sys.argv = before
+    return left.value.code or 0, capsys.readouterr().err
+
+
+def test_arms_are_tuned_on_training_images_and_measured_on_test_images(cifar10, tmp_path, monkeypatch):
+    trained, real = [], loop.train
+    monkeypatch.setattr(reproduce, "train", lambda run, *rest: (trained.append(run), real(run, *rest))[1])
+    changes, file = TINY | {"data.root": str(cifar10)}, tmp_path / "results" / "table5_cifar10.json"
+    ((cell, arms),) = cells("table5", Asked(arms=("none", "l2reg", "sec"))).items()
+    arms = {arm: override(recipe, changes) for arm, recipe in arms.items()}
+    chosen = {cell: arms}
+    records = reproduce.reproduce(chosen, (0,), True, reproduce.Results(file), tmp_path / "runs", "cpu")
+    held = json.loads(file.read_text())
+    assert len(held["trials"]) == 12 and len(held["runs"]) == len(arms) == 3 and len(trained) == 15
+    assert [trial["arm"] for trial in held["trials"]] == ["none"] * 6 + ["sec"] * 6
+
+    # Nothing is chosen on test images: a trial trains on 90 training images and is measured on the other 10.
+    everything = build_views(arms["none"].data, torch.device("cpu"))
+    train, test = pictures(everything.train), pictures(everything.exam.images)
+    assert len(train) == TRAIN and len(test) == TEST and not train & test
+    for run in trained[:12]:
+        seen, measured = pictures(run.views.train), pictures(run.views.exam.images)
+        assert len(seen) == 90 and seen | measured == train and not seen & measured
+        assert pictures(run.views.exam.train) == seen, "the probe learns from what was trained on"
+        assert run.recipe.seed == 100
+    for run in trained[12:]:
+        assert run.recipe.data.held_out == 0 and run.recipe.seed == 0
+        assert pictures(run.views.train) == train and pictures(run.views.exam.images) == test
+
+    # The best trial of an arm by the probe's last top-1 is what its final run has; L2-reg takes SEC's rate.
+    finals = {run["arm"]: run["recipe"] for run in held["runs"]}
+    for arm in ("none", "sec"):
+        best = max((t for t in held["trials"] if t["arm"] == arm), key=lambda trial: trial["last"]["probe_top1"])
+        assert finals[arm]["optimiser"] == best["recipe"]["optimiser"]
+        assert finals[arm]["constraint"] == best["recipe"]["constraint"]
+    assert len({trial["last"]["probe_top1"] for trial in held["trials"]}) > 1, "there is something to choose by"
+    assert finals["l2reg"]["optimiser"]["lr"] == finals["sec"]["optimiser"]["lr"]
+    assert finals["l2reg"]["constraint"]["eta"] == arms["l2reg"].constraint.eta
+
+    # Records tell norms over training, k-NN's course and the probe, and no path.
+    for record in held["trials"] + held["runs"]:
+        assert MEASURED <= record["last"].keys()
+        assert [step for step, _, mean, variance in record["norms"] if mean > 0 and variance > 0] == [1, 2, 3]
+        assert [test["step"] for test in record["tests"] if 0 <= test["knn"] <= 1] == [0, 3]
+    assert str(tmp_path) not in file.read_text() and str(cifar10) not in file.read_text()
+
+    again = reproduce.reproduce(chosen, (0,), True, reproduce.Results(file), tmp_path / "elsewhere", "cpu")
+    assert len(trained) == 15 and again == records
+
+
+def test_the_same_command_goes_on_after_sigterm(cifar10, tmp_path, capsys, monkeypatch):
+    """Stopped in the second of three steps of a trial, and again in a final run: every number as if it was not."""
+    steps, real = [], loop.train_step
+
+    def step(run, *batch):
+        steps.append(run)
+        if len(steps) in stops:
+            signal.raise_signal(signal.SIGTERM)
+        return real(run, *batch)
+
+    monkeypatch.setattr(loop, "train_step", step)
+    fields = [word for key, value in (TINY | {"data.root": str(cifar10)}).items() for word in (f"--{key}", value)]
+    held = {}
+    for name, stops in (("whole", ()), ("broken", (3 * 2 + 2, 3 * 6 + 2))):
+        steps.clear()
+        given = [
+            "table5", "--dataset", "cifar10", "--arms", "none", "--device", "cpu", *fields,
+            "--results", tmp_path / name, "--out", tmp_path / name / "runs",
+        ]  # fmt: skip
+        for _ in stops:
+            code, told = command(capsys, *given)
+            assert code == 128 + signal.SIGTERM and "stopped and saved at step 2 of 3" in " ".join(told.split())
+        code, told = command(capsys, *given)
+        assert code == 0 and len(steps) == 3 * 7, told
+        (file,) = (tmp_path / name).glob("*.json")
+        held[name] = json.loads(file.read_text())
+    for kind, count in (("trials", 6), ("runs", 1)):
+        found, wanted = held["broken"][kind], held["whole"][kind]
+        assert len(found) == len(wanted) == count
+        for one, other in zip(found, wanted, strict=True):
+            assert all(one[part] == other[part] for part in ("recipe", "last", "oracle", "norms", "tests"))
+
+
+def test_tuning_and_backbone_stand_in_the_name_of_the_results(tmp_path, capsys, monkeypatch):
+    asked = []
+
+    def noted(chosen, seeds, tune, results, *rest):
+        asked.append((chosen, tune, results.path.stem))
+        return []
+
+    monkeypatch.setattr(reproduce, "reproduce", noted)
+    smaller = ("--model.backbone", "resnet18_cifar")
+    for words in (("table5",), ("table5", *smaller), ("table5", "--no-tune", *smaller), ("table5", "--paper"),
+                  ("table5", "--dataset", "cifar100", "--epochs", "200"), ("table4", "--tune")):  # fmt: skip
+        code, told = command(capsys, *words, "--results", tmp_path)
+        assert code == 0, told
+    assert [(tune, name) for _, tune, name in asked] == [
+        (True, "table5_cifar10"),
+        (True, "table5_cifar10_backbone=resnet18_cifar"),
+        (False, "table5_cifar10_untuned_backbone=resnet18_cifar"),
+        (False, "table5_cifar10_paper"),
+        (True, "table5_cifar100"),
+        (False, "table4_casia"),
+    ]
+    backbones = [{recipe.model.backbone for recipe in chosen["simclr-cifar10"].values()} for chosen, *_ in asked[:2]]
+    assert backbones == [{"resnet50_cifar"}, {"resnet18_cifar"}]
