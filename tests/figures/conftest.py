@@ -23,10 +23,10 @@ def recipe_dict():
 def make_run(tmp_path):
     """Writes a finished run folder: 6 classes of 4 test images in 8-space, 50 training images, three snapshots."""
 
-    def make(name="run", recipe="cub200-triplet", seed=0, **changes):
+    def make(name="run", recipe="cub200-triplet", seed=0, classes=(), **changes):
         folder, rng = tmp_path / name, np.random.default_rng(seed)
         (folder / "snapshots").mkdir(parents=True)
-        held = recipe_of(recipe, **changes)
+        held = recipe_of(recipe, **{"loop_snapshot_every": 1000, **changes})
         (folder / "recipe.json").write_text(json.dumps(held))
         lines = []
         for step in (0, 10, 20):
@@ -41,7 +41,9 @@ def make_run(tmp_path):
         embeddings = rng.normal(size=(6, 8))[labels] + rng.normal(size=(24, 8))
         scale = np.abs(embeddings).max()
         halves = (embeddings / scale).astype(np.float16)
-        np.savez_compressed(folder / "test_embeddings.npz", embeddings=halves, scale=scale, labels=labels)
+        arrays = {"embeddings": halves, "scale": scale, "labels": labels}
+        arrays |= {"classes": np.array(classes)} if classes else {}
+        np.savez_compressed(folder / "test_embeddings.npz", **arrays)
         for number, step in enumerate((0, 1000, 2000)):
             arrays = {"indices": np.arange(50), "norms": rng.gamma(20.0, 0.4, 50).astype(np.float32)}
             if number:

@@ -74,6 +74,19 @@ def test_the_list_of_figures_needs_neither_torch_nor_matplotlib():
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
+def test_options_are_what_the_figure_needs_or_refused():
+    assert FIGURES["gallery"].options({"queries": "4", "count": "2"}) == {"queries": [4], "count": 2}
+    assert FIGURES["ablation"].options({"metrics": "nmi"}) == {"metrics": ["nmi"]}
+    assert FIGURES["ablation"].options({"metrics": "nmi,f1"}) == {"metrics": ["nmi", "f1"]}
+    for name, given, told in (
+        ("map", {"classes": "all"}, "--classes must be a whole number, not 'all'"),
+        ("gallery", {"images": "a.png"}, "no option --images; it has queries, count"),
+        ("cosines", {"metric": "nmi"}, "no option --metric; it has none"),
+    ):
+        with pytest.raises(ValueError, match=told):
+            FIGURES[name].options(given)
+
+
 def test_file_names_keep_their_dots():
     assert [path.name for path in style.files(style.Path("a/v1.2"))] == ["v1.2.png", "v1.2.svg"]
     assert [path.name for path in style.files(style.Path("a/v1.2.svg"))] == ["v1.2.png", "v1.2.svg"]
@@ -86,6 +99,8 @@ def test_constraints_keep_their_colour_and_the_rest_is_told_apart():
     assert looks["a"][0] == looks["b"][0] == style.BLUE and looks["a"][1] != looks["b"][1] == looks["c"][1]
     looks = style.looks(["a", "b", "b"], ["sec", "sec", "sec"], ["ms", "ms", "ms"])  # two strengths, one with seeds
     assert looks["a"] != looks["b"] and len(looks) == 2
+    looks = style.looks(["a", "b", "c"], ["sec", "sec", "none"], ["ms", "ms", "ms"])  # two strengths beside a baseline
+    assert looks == {"a": (style.BLUE, "-"), "b": (style.BLUE, "--"), "c": (style.VERMILION, "-")}
     many = style.looks(list("abcdefghij"), ["sec"] * 10, ["ms"] * 10)
     assert len(set(many.values())) == 10
 

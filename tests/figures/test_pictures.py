@@ -2,6 +2,7 @@
 
 import math
 import xml.etree.ElementTree as ET
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import torch
 from PIL import Image
 
 from isosphere.figures import feature_maps, gallery, sketches
+from isosphere.figures.runs import locate
 
 
 def test_nearest_match_a_loop_without_self():
@@ -40,7 +42,9 @@ def test_queries_are_spread_over_classes_that_can_be_right():
 
 def test_the_gallery_reads_files_and_marks_right_and_wrong(make_run, tmp_path):
     runs = [make_run("a", seed=1), make_run("b", "cub200-triplet-sec", seed=2)]
-    with pytest.raises(ValueError, match="no test_paths.txt.*one a line in the order of the test embeddings"):
+    with pytest.raises(
+        ValueError, match="neither test_thumbnails.npz nor test_paths.txt.*in the order of the test embeddings"
+    ):
         gallery.gallery(runs, tmp_path / "g")
     for number in range(24):
         Image.fromarray(np.full((6, 8, 3), 10 * number, np.uint8)).save(tmp_path / f"{number}.png")
@@ -57,13 +61,52 @@ def test_the_gallery_reads_files_and_marks_right_and_wrong(make_run, tmp_path):
     assert sum(told.startswith("✗") for told in texts) == 12 - right
     assert "class 0" in text and "class 2" in text
     (runs[1] / "test_paths.txt").write_text("\n".join(paths[:5]))
-    with pytest.raises(ValueError, match="names 5 files, but there are 24"):
+    with pytest.raises(ValueError, match="keeps 5 test images, but 24 test embeddings"):
         gallery.gallery(runs, tmp_path / "g")
     (runs[1] / "test_paths.txt").write_text("\n".join(["gone.png"] * 24))
     with pytest.raises(ValueError, match="cannot read the test image gone.png"):
         gallery.gallery(runs, tmp_path / "g")
     with pytest.raises(ValueError, match="0 to 23"):
         gallery.gallery(runs, tmp_path / "g", queries=[24], images=[])
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_the_gallery_of_a_data_set_in_memory_shows_its_thumbnails_and_names(make_run, tmp_path, monkeypatch, channels):
+    run = make_run(classes=["Zorro", "b", "c", "d", "e", "Black_footed_Albatross"])
+    pixels = np.random.default_rng(0).integers(0, 255, (24, channels, 5, 7), dtype=np.uint8)
+    np.savez(run / "test_thumbnails.npz", pixels=pixels)
+    shown = []
+    monkeypatch.setattr(gallery, "_show", lambda panel, picture, *_: shown.append(picture))
+    gallery.gallery([run], tmp_path / "g", queries=[4])
+    assert (shown[0] == (pixels[4, 0] if channels == 1 else np.moveaxis(pixels[4], 0, 2))).all()
+    monkeypatch.undo()
+    text = gallery.gallery([run], tmp_path / "g", queries=[0, 23])[1].read_text()
+    assert ">Zorro<" in text and ">Black footed<" in text and "class 0" not in text
+    np.savez(run / "test_thumbnails.npz", pixels=pixels[:3])
+    with pytest.raises(ValueError, match="keeps 3 test images, but 24"):
+        gallery.gallery([run], tmp_path / "g")
+
+
+@pytest.mark.parametrize(
+    ("written", "root", "image"),
+    [
+        ("photos/a/0.png", "photos", "photos/a/0.png"),  # from the folder of training, above the run
+        ("old/photos/a/0.png", "ROOT/new/photos", "new/photos/a/0.png"),  # the photographs have moved
+        ("a/0.png", "ROOT/photos", "photos/a/0.png"),  # below the root
+        ("img/0.png", "lists/all.csv", "lists/img/0.png"),  # below the folder of a CSV
+        ("photos/0.png", "ROOT/photos", "photos/photos/0.png"),  # a class that is called as the root
+    ],
+)
+def test_test_images_are_found_from_any_folder(tmp_path, monkeypatch, written, root, image):
+    for folder in (tmp_path / "runs" / "run", tmp_path / "elsewhere", (tmp_path / image).parent):
+        folder.mkdir(parents=True)
+    Image.fromarray(np.zeros((4, 4, 3), np.uint8)).save(tmp_path / image)
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    run = tmp_path / "runs" / "run"
+    if root.endswith(".csv"):
+        (tmp_path / root).touch()
+    assert locate(written, root.replace("ROOT", str(tmp_path)), run).samefile(tmp_path / image)
+    assert locate("gone/1.png", "photos", run) == Path("gone/1.png")
 
 
 def test_runs_with_other_test_images_have_no_common_gallery(make_run, tmp_path):

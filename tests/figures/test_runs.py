@@ -23,8 +23,13 @@ def test_a_line_under_way_is_left_out_and_a_damaged_one_told(make_run):
     whole = path.read_text()
     path.write_text(whole + '{"step": 30, "ki')
     assert len(runs.read_run(run).tests) == 3
-    path.write_text('{"step"\n' + whole)
-    with pytest.raises(ValueError, match=r"metrics.jsonl line 1 is damaged"):
+    for line in ('{"step"', "[1, 2]", "7", '{"kind": "test"}'):
+        path.write_text(f"{line}\n{whole}")
+        with pytest.raises(ValueError, match=r"metrics.jsonl line 1 is damaged"):
+            runs.read_run(run)
+    path.write_text(whole)
+    (run / "result.json").write_text("{}")
+    with pytest.raises(ValueError, match="result.json is of another version: it has no last"):
         runs.read_run(run)
 
 

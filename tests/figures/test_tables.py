@@ -1,12 +1,15 @@
 """Figures of tables: strengths, learning rates, trials, pooled differences."""
 
+import json
+
 import numpy as np
 import pytest
 
 from isosphere import tables
-from isosphere.figures import ablations, differences
+from isosphere.figures import ablations, differences, style, words
 from isosphere.figures.runs import read_all
-from isosphere.recipes import published
+from isosphere.recipes import options, published
+from isosphere.recipes.tables import Asked, cells
 
 
 def rates_file(make_results, recipe_dict, **more):
@@ -62,6 +65,62 @@ def test_printed_numbers_are_the_published_ones():
     assert values == {rho: row[0] for rho, row in published.RHO_ABLATION.items() if rho} and base == 56.49
     assert ablations.printed("l2reg", "recall@1") == ({5e-5: 61.48, 1e-4: 63.02, 5e-4: 61.35, 1e-3: 57.16}, 60.84)
     assert ablations.printed("balanced", "recall@1") == ({}, None) == ablations.printed("l2reg", "map@r")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"optimiser_lr": 0.5}, "rate"),
+        ({"name": "cub200-ms"}, "loss"),
+        ({"name": "cars196-triplet"}, "data set"),
+    ],
+)
+def test_an_ablation_does_not_take_another_experiment_for_a_seed(make_results, recipe_dict, tmp_path, change, said):
+    recipes = [recipe_dict("cub200-triplet-sec"), recipe_dict("cub200-triplet-sec", seed=1)]
+    path = make_results(runs=[("c", "sec", recipe, {"recall@1": 0.5}) for recipe in recipes])
+    ablations.ablation([path], tmp_path / "a", metrics=["recall@1"])
+    recipes.append(recipe_dict(**{"name": "cub200-triplet", **change}))
+    path = make_results(runs=[("c", "a", recipe, {"recall@1": 0.5}) for recipe in recipes])
+    with pytest.raises(ValueError, match=f"varies the constraint alone, but these runs differ in .*{said}"):
+        ablations.ablation([path], tmp_path / "a", metrics=["recall@1"])
+
+
+def test_our_own_ablations_are_not_refused():
+    for table in ("table2", "table8", "table9"):
+        for arms in cells(table, Asked()).values():
+            recipes = [json.loads(json.dumps(options.to_dict(recipe))) for recipe in arms.values()]
+            assert words.differing(recipes, without=("rho", "seed")) == {}
+
+
+def test_a_constraint_with_one_rate_has_a_mean_and_one_label_in_all_panels(
+    make_results, recipe_dict, tmp_path, monkeypatch
+):
+    rows = []
+    for loss, decay in (("ms", 5e-4), ("npair", 2.5e-3)):
+        for seed, value in ((0, 0.5), (1, 0.75)):
+            rows.append(
+                (loss, "sec", recipe_dict(f"cub200-{loss}-sec", seed=seed, constraint_eta=0.1), {"recall@1": value})
+            )
+            rows.append(
+                (loss, "none", recipe_dict(f"cub200-{loss}", optimiser_weight_decay=decay), {"recall@1": value})
+            )
+    lines = []
+    monkeypatch.setattr(style, "legend_below", lambda _, panels: lines.extend(its for p in panels for its in p.lines))
+    ablations.rates([make_results(runs=rows)], tmp_path / "r")
+    labels = {line.get_label() for line in lines if not line.get_label().startswith("_")}
+    sec = [label for label in labels if label.startswith("SEC")]
+    assert len(sec) == 1 and "weight decay" in sec[0]
+    means = [line for line in lines if line.get_label() in sec]
+    for line in means:
+        assert line.get_ydata() == pytest.approx([62.5, 62.5]) and line.get_xdata()[0] < line.get_xdata()[1]
+    assert len(means) == 2
+
+
+def test_a_metric_that_no_run_has_is_refused(make_results, recipe_dict, tmp_path):
+    path = make_results(runs=[("c", "sec", recipe_dict("cub200-ms-sec"), {"recall@1": 0.5})])
+    for draw in (ablations.rates, ablations.ablation):
+        with pytest.raises(ValueError, match="no run has nmi; they have recall@1"):
+            draw([path], tmp_path / "f", **({"metric": "nmi"} if draw is ablations.rates else {"metrics": ["nmi"]}))
 
 
 def test_an_ablation_of_nothing_is_refused(make_run, tmp_path):

@@ -25,29 +25,33 @@ class Figure:
 
     def options(self, given: dict[str, str]) -> dict[str, Any]:
         """Its options from the command line's text: numbers and lists as such; an unknown one is refused."""
-        known = [name for name in inspect.signature(self._function()).parameters if name not in ("runs", "out")]
+        parameters = inspect.signature(self._function()).parameters
+        # Those without a default are not options, and images and maps, whose default is None, are no text.
+        known = {name: its.default for name, its in parameters.items() if its.default not in (its.empty, None)}
         for name in given:
             if name not in known:
                 raise ValueError(f"this figure has no option --{name}; it has {', '.join(known) or 'none'}")
-        return {name: _value(text) for name, text in given.items()}
+        return {name: _value(name, text, known[name]) for name, text in given.items()}
 
     def _function(self) -> Callable[..., list[Path]]:
         module, name = self.place.split(".")
         return getattr(import_module(f"{__name__}.{module}"), name)
 
 
-def _value(text: str) -> Any:
-    """3 -> a number, a,b -> a list, anything else as it is."""
-    if "," in text:
-        return [_value(part) for part in text.split(",")]
-    return int(text) if text.isdecimal() else text
+def _value(name: str, text: str, default: Any) -> Any:
+    """A text as its option needs it: 3 -> a number, a,b -> a list where the default is one."""
+    if isinstance(default, tuple):
+        return [int(part) if part.isdecimal() else part for part in text.split(",")]
+    if isinstance(default, int) and not text.isdecimal():
+        raise ValueError(f"--{name} must be a whole number, not {text!r}")
+    return int(text) if isinstance(default, int) else text
 
 
 FIGURES = {
     "norms": Figure("distribution of norms, one panel a data set (Fig. 1, 5a); needs snapshots", "norms.norms"),
     "turn-sketch": Figure("how far an update turns an embedding, by its norm (Fig. 2); needs no run", "sketches.turn"),
     "sec-sketch": Figure("what SEC adds to an update (Fig. 3); needs no run", "sketches.sec"),
-    "convergence": Figure("R@1 over steps, one panel a learning rate (Fig. 4)", "convergence.convergence"),
+    "convergence": Figure("R@1 over steps, one panel a loss and learning rate (Fig. 4)", "convergence.convergence"),
     "cosines": Figure("cosines of positive and negative pairs, their difference (Fig. 5b-d)", "cosines.cosines"),
     "constraints": Figure("R@1, mean and variance of the norms over steps (Fig. 6)", "convergence.constraints"),
     "directions": Figure("the angle that embeddings turned between snapshots (Fig. 7)", "directions.directions"),

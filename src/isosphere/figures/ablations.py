@@ -50,11 +50,17 @@ def printed(arm: str, metric: str) -> tuple[dict[float, float], float | None]:
 
 
 def ablation(runs: list[Path], out: Path, metrics: Sequence[str] = ("recall@1", "nmi", "f1")) -> list[Path]:
-    """Draw metrics against eta, or rho for SEC-EMA: a row for each constraint, no constraint as a level."""
-    records = read_all(runs, finished=True)
+    """Draw metrics against eta, or rho for SEC-EMA: a row for each constraint, no constraint as a level.
+
+    The runs may differ in the constraint and the seed alone.
+    """
+    records = _measured(runs, metrics)
     swept = sorted({words.arm(record.recipe) for record in records} - {"none", "balanced"}, key=words.place)
     if not swept:
         raise ValueError("an ablation needs runs with a constraint, such as those of `isosphere reproduce table2`")
+    mixed = words.differing([record.recipe for record in records], without=("rho", "seed"))
+    if mixed:
+        raise ValueError(f"an ablation varies the constraint alone, but these runs differ in {' and '.join(mixed)}")
     papers = {(r.recipe["data"].get("name"), r.recipe["loss"]["kind"]) for r in records} == {("cars196", "Triplet")}
     title = f"Strength of the constraint\n{words.about([record.recipe for record in records])}"
     with style.sheet(out, title, len(swept), len(metrics), size=(3.8, 2.9)) as (figure, panels):
@@ -78,6 +84,7 @@ def ablation(runs: list[Path], out: Path, metrics: Sequence[str] = ("recall@1", 
                     level, color=style.GREY, linestyle=":", linewidth=1, label="the paper's without constraint"
                 )
             panel.set_xticks(range(len(places)), [f"{place:g}" for place in places])
+            panel.set_xlim(-0.4, len(places) - 0.6)
             panel.set_xlabel(f"{what} of {name}")
             panel.set_ylabel(f"{words.metric(metric)} (%)")
         style.legend_below(figure, panels)
@@ -86,16 +93,18 @@ def ablation(runs: list[Path], out: Path, metrics: Sequence[str] = ("recall@1", 
 
 def rates(runs: list[Path], out: Path, metric: str = "recall@1") -> list[Path]:
     """Draw a metric against the learning rate of the head: a line for each constraint, the seeds as points."""
-    records = read_all(runs, finished=True)
+    records = _measured(runs, [metric])
     groups = _grouped(records)
-    title = f"{words.metric(metric)} against the learning rate\n{words.about([record.recipe for record in records])}"
+    recipes = [record.recipe for record in records]
+    labels = words.labels(recipes, without=("rate", "seed", "loss", "data set"))
+    looks = style.looks(labels, list(map(words.arm, recipes)), [""] * len(recipes))  # a loss has its own panel
+    named = {id(record): label for record, label in zip(records, labels, strict=True)}
+    title = f"{words.metric(metric)} against the learning rate\n{words.about(recipes)}"
     rows, columns = style.rows_of(len(groups), 3)
     with style.sheet(out, title, rows, columns, size=(5.6, 3.8)) as (figure, panels):
         for panel, (name, its) in zip(panels, groups.items(), strict=False):
-            labels = words.labels([record.recipe for record in its], without=("rate", "seed"))
-            looks = style.looks(labels, [words.arm(r.recipe) for r in its], [words.loss(r.recipe) for r in its])
-            for label in dict.fromkeys(labels):
-                chosen = [record for record, own in zip(its, labels, strict=True) if own == label]
+            for label in dict.fromkeys(named[id(record)] for record in its):
+                chosen = [record for record in its if named[id(record)] == label]
                 diverged = sum(not record.last for record in chosen)
                 told = f"{label}, {diverged} diverged" if diverged else label
                 means_and_seeds(panel, points(chosen, metric, "rate"), *looks[label], told)
@@ -111,7 +120,7 @@ def rates(runs: list[Path], out: Path, metric: str = "recall@1") -> list[Path]:
 
 def trials(runs: list[Path], out: Path, metric: str = "map@r") -> list[Path]:
     """Draw what trials scored against the learning rate: a panel for each loss, a line for each strength of an arm."""
-    records = read_all(runs, "trials", finished=True)
+    records = _measured(runs, [metric], "trials")
     groups = _grouped(records)
     title = f"Trials: {words.metric(metric)} by learning rate, a star at the best of each constraint\n"
     title += words.about([record.recipe for record in records])
@@ -144,13 +153,30 @@ def trials(runs: list[Path], out: Path, metric: str = "map@r") -> list[Path]:
 
 
 def means_and_seeds(panel: "Axes", its: Points, colour: str, line: str, label: str) -> None:
-    """A line through the means; where there are several seeds, each as a small point."""
+    """A line through the means; where there are several seeds, each as a small point.
+
+    A mean alone is a dash: x is a learning rate, on a logarithmic axis, or an integer place.
+    """
     many = any(len(values) > 1 for values in its.values())
     means = [float(np.mean(values)) for values in its.values()]
-    panel.plot(list(its), means, color=colour, linestyle=line, marker="" if many else "o", label=label)
+    places = list(its)
+    if many and len(its) == 1:
+        (x,), means = places, 2 * means
+        places = [x - 0.1, x + 0.1] if isinstance(x, int) else [x / 1.04, x * 1.04]
+    panel.plot(places, means, color=colour, linestyle=line, marker="" if many else "o", label=label)
     if many:
         seeds = [(x, value) for x, values in its.items() for value in values]
         panel.plot(*zip(*seeds, strict=True), "o", color=colour, markersize=4, alpha=0.6, markeredgewidth=0)
+
+
+def _measured(runs: list[Path], metrics: Sequence[str], kind: str = "runs") -> list[Record]:
+    """All finished runs, which have every metric unless they diverged."""
+    records = read_all(runs, kind, finished=True)
+    for metric in metrics:
+        if not any(metric in record.last for record in records):
+            known = ", ".join(max((record.last for record in records), key=len))
+            raise ValueError(f"no run has {metric}; they have {known or 'none at all: they diverged'}")
+    return records
 
 
 def _grouped(records: Sequence[Record]) -> dict[str, list[Record]]:
@@ -167,6 +193,7 @@ def _marked(panel: "Axes", places: Iterable[float], name: str) -> None:
     """A logarithmic axis with a tick at each place and nowhere else."""
     ticks = sorted(place for place in places if place > 0)
     panel.set_xscale("log")
+    panel.set_xlim(min(ticks, default=1) / 1.25, max(ticks, default=1) * 1.25)
     panel.set_xticks(ticks, [f"{tick:g}" for tick in ticks], rotation=30 if len(ticks) > 4 else 0)
     panel.set_xticks([], minor=True)
     panel.set_xlabel(name)

@@ -1,5 +1,6 @@
 """How far every training embedding turned between two snapshots (Fig. 7)."""
 
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -13,11 +14,10 @@ BINS = 60
 
 def turns(folder: Path) -> dict[Interval, np.ndarray]:
     """The angles (M,) in degrees that training embeddings turned, by the steps between which they did."""
-    found = {
-        (snapshot.since, step): snapshot.angles.astype(np.float64)
-        for step, snapshot in read_snapshots(folder).items()
-        if snapshot.angles is not None and snapshot.since is not None
-    }
+    angles = {step: snapshot for step, snapshot in read_snapshots(folder).items() if snapshot.angles is not None}
+    found = {(its.since, step): its.angles.astype(np.float64) for step, its in angles.items() if its.since is not None}
+    if angles and not found:
+        raise ValueError(f"{folder} has angles, but snapshots between are missing, so nobody knows since which step")
     if not found:
         raise ValueError(f"{folder} has no angles between two snapshots: record them with {RECORD_TURNS}")
     return found
@@ -35,8 +35,10 @@ def directions(runs: list[Path], out: Path) -> list[Path]:
     looks = style.looks(labels, list(map(words.arm, recipes)), list(map(words.loss, recipes)))
     count = len(next(iter(found[0].values())))
     title = f"Angle that {count:,} training embeddings turned\n{words.about(recipes)}"
+    if any(end != begin for (_, end), (begin, _) in pairwise(shared)):
+        title += "; intervals between are missing"
     rows, columns = style.rows_of(len(shared), 4)
-    with style.sheet(out, title, rows, columns, size=(3.4, 2.9)) as (figure, panels):
+    with style.sheet(out, title, rows, columns, size=(3.4, 2.5 + 0.2 * len(runs))) as (figure, panels):
         for panel, interval in zip(panels, shared, strict=False):
             for label, its in zip(labels, found, strict=True):
                 angles = its[interval]

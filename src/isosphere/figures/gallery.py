@@ -1,5 +1,6 @@
 """The nearest test images of a few queries, right or wrong, for one run beside another (Fig. 9)."""
 
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ import numpy as np
 import torch
 
 from isosphere.figures import style, words
-from isosphere.figures.runs import read_embeddings, read_recipe
+from isosphere.figures.runs import locate, read_class_names, read_embeddings, read_recipe, read_thumbnails
 from isosphere.metrics.neighbours import checked_embeddings
 from isosphere.sphere import cosines
 
@@ -45,7 +46,7 @@ def gallery(
     """Draw queries, a row each, and what each run retrieves for them, framed as right or wrong.
 
     Without `queries` six are spread over the classes. `images[i]` is test image i as (H, W) or (H, W, 3); without them
-    the files that test_paths.txt of a run names are read.
+    the files that test_paths.txt of a run names are read, or its test_thumbnails.npz.
     """
     if not runs:
         raise ValueError("the gallery needs at least one run folder")
@@ -55,18 +56,21 @@ def gallery(
         if not np.array_equal(labels, others):
             raise ValueError(f"{run} and {runs[0]} have different test images, so they have no common gallery")
     queries = list(queries) or evenly(labels, 6)
-    if not all(0 <= query < len(labels) for query in queries):
+    if not all(isinstance(query, (int, np.integer)) and 0 <= query < len(labels) for query in queries):
         raise ValueError(f"queries are numbers of test images, 0 to {len(labels) - 1}, not {queries}")
-    pictures = Files(runs, len(labels)) if images is None else images
+    pictures = _pictures(runs, len(labels)) if images is None else images
+    classes = read_class_names(runs[0])
     names = words.labels(recipes, [run.name for run in runs])
     results = [nearest(embeddings, queries, count) for embeddings, _ in found]
     title = f"The {count} nearest test images: ✓ of the query's class (solid green), ✗ of another (dashed red)\n"
     title += words.about(recipes)
     columns = 1 + count * len(runs)
-    with style.sheet(out, title, len(queries), columns, size=(1.25, 1.45)) as (_, panels):
+    with style.sheet(out, title, len(queries), columns, size=(1.25, 1.6)) as (_, panels):
         for row, query in enumerate(queries):
             line = panels[row * columns : (row + 1) * columns]
-            _show(line[0], pictures[query], f"query\nclass {labels[query]}", style.BLACK, "-")
+            told = words.class_name(classes, labels[query])
+            told = "\n".join(textwrap.wrap(told, 17, max_lines=2, placeholder=" …"))
+            _show(line[0], pictures[query], f"query\n{told}", style.BLACK, "-")
             for number, (indices, scores) in enumerate(results):
                 for place in range(count):
                     index, right = int(indices[row, place]), labels[indices[row, place]] == labels[query]
@@ -75,29 +79,41 @@ def gallery(
                     _show(line[1 + number * count + place], pictures[index], told, *look)
                 if row == 0:
                     middle = line[1 + number * count + (count - 1) // 2]
-                    middle.set_title(f"{names[number]}\n{middle.get_title()}", fontsize=8)
+                    title = style.wrapped(names[number], 1.25 * count)
+                    middle.set_title(f"{title}\n{middle.get_title()}", fontsize=8)
     return style.files(out)
 
 
-class Files:
-    """The test images as files, from test_paths.txt of the first run that has it: a path a line, in their order."""
+def _pictures(runs: list[Path], size: int) -> "Files | np.ndarray":
+    """The test images, from the first run that has test_paths.txt or test_thumbnails.npz."""
+    for run in runs:
+        path = run / "test_paths.txt"
+        pictures = Files(path) if path.is_file() else read_thumbnails(run)
+        if pictures is not None:
+            if len(pictures) != size:
+                raise ValueError(f"{run} keeps {len(pictures)} test images, but {size} test embeddings")
+            return pictures
+    raise ValueError(
+        f"{runs[0]} has neither test_thumbnails.npz nor test_paths.txt, the file of each test image, one a line in the "
+        "order of the test embeddings: write it"
+    )
 
-    def __init__(self, runs: list[Path], size: int) -> None:
-        lists = [run / "test_paths.txt" for run in runs if (run / "test_paths.txt").is_file()]
-        if not lists:
-            raise ValueError(
-                f"{runs[0]} has no test_paths.txt: the file of each test image, one a line in the order of the test "
-                "embeddings; write it, or give the images themselves"
-            )
-        self.paths = lists[0].read_text(encoding="utf-8").splitlines()
-        if len(self.paths) != size:
-            raise ValueError(f"{lists[0]} names {len(self.paths)} files, but there are {size} test embeddings")
+
+class Files:
+    """The test images as files, in the order of test_paths.txt: a path a line and, after a tab, perhaps its class."""
+
+    def __init__(self, path: Path) -> None:
+        self.run, self.root = path.parent, str(read_recipe(path.parent)["data"].get("root") or "")
+        self.paths = [line.split("\t")[0] for line in path.read_text(encoding="utf-8").splitlines()]
+
+    def __len__(self) -> int:
+        return len(self.paths)
 
     def __getitem__(self, index: int) -> np.ndarray:
         from PIL import Image, ImageOps
 
         try:
-            with Image.open(self.paths[index]) as opened:
+            with Image.open(locate(self.paths[index], self.root, self.run)) as opened:
                 picture = ImageOps.exif_transpose(opened).convert("RGB")
         except (OSError, ValueError) as error:
             raise ValueError(f"cannot read the test image {self.paths[index]}: {error}") from error

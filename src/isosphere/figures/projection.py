@@ -5,12 +5,13 @@ what they mean on the sphere, as far as two axes can tell.
 """
 
 from pathlib import Path
+from textwrap import shorten
 
 import numpy as np
 import torch
 
 from isosphere.figures import style, words
-from isosphere.figures.runs import read_embeddings, read_recipe
+from isosphere.figures.runs import read_class_names, read_embeddings, read_recipe
 from isosphere.sphere import directions
 
 MARKERS = "os^DvPX"
@@ -37,10 +38,11 @@ def projection(runs: list[Path], out: Path, classes: int = 6) -> list[Path]:
         raise ValueError(f"a map can tell 1 to {len(MARKERS)} classes apart, not {classes}")
     recipes, found = [read_recipe(run) for run in runs], [read_embeddings(run) for run in runs]
     names = words.labels(recipes, [run.name for run in runs])
+    called = [read_class_names(run) for run in runs]
     title = f"Directions of test embeddings on their principal axes\n{words.about(recipes)}"
     rows, columns = style.rows_of(len(runs), 3)
     with style.sheet(out, title, rows, columns, size=(4.6, 4.2)) as (figure, panels):
-        for panel, name, (embeddings, labels) in zip(panels, names, found, strict=False):
+        for panel, name, known_as, (embeddings, labels) in zip(panels, names, called, found, strict=False):
             points, shares = principal_map(embeddings)
             known = np.unique(labels)
             chosen = known[np.linspace(0, len(known) - 1, min(classes, len(known))).round().astype(int)]
@@ -50,8 +52,9 @@ def projection(runs: list[Path], out: Path, classes: int = 6) -> list[Path]:
             for number, label in enumerate(chosen):
                 its = points[labels == label]
                 look = {"s": 20, "color": style.CYCLE[number], "marker": MARKERS[number], "linewidths": 0}
-                panel.scatter(*its.T, rasterized=True, label=f"class {label}", **look)
-            panel.set_title(name)
+                told = shorten(words.class_name(known_as, label), 40, placeholder=" …")
+                panel.scatter(*its.T, rasterized=True, label=told, **look)
+            panel.set_title(style.wrapped(name, 3.6))
             panel.set_xlabel(f"first axis ({shares[0]:.1%} of the variance)")
             panel.set_ylabel(f"second axis ({shares[1]:.1%})")
             panel.set(xlim=(-1.1, 1.1), ylim=(-1.1, 1.1), xticks=(-1, 0, 1), yticks=(-1, 0, 1), aspect="equal")

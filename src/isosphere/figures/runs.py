@@ -24,6 +24,7 @@ class Record:
     norms: list[tuple[int, float, float]]  # step, mean and variance over the training batch
     cell: str
     arm: str
+    folder: Path | None = None  # None if it comes from a file of results
 
     @property
     def seed(self) -> int:
@@ -33,7 +34,10 @@ class Record:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Norms (M,) of training images at a step and, but for the first, the degrees (M,) each turned since `since`."""
+    """Norms (M,) of training images at a step and, but for the first, the degrees (M,) each turned since `since`.
+
+    `since` is None where nobody knows: an older run did not note it, and a snapshot is missing.
+    """
 
     norms: np.ndarray
     angles: np.ndarray | None
@@ -57,20 +61,27 @@ def read_run(folder: Path, finished: bool = False) -> Record:
     entries = []
     for number, line in enumerate(lines):
         try:
-            entries.append(json.loads(line))
+            entry = json.loads(line)
         except json.JSONDecodeError as error:
             if number + 1 < len(lines):  # the last may be under way
                 raise ValueError(f"{path} line {number + 1} is damaged: {error}") from error
+            continue
+        if not isinstance(entry, dict) or "step" not in entry:
+            raise ValueError(f"{path} line {number + 1} is damaged: it is not a JSON object with a step")
+        entries.append(entry)
     tests = [entry for entry in entries if entry.get("kind") == "test"]
-    trains = [entry for entry in entries if entry.get("kind") == "train" and "norm_mean" in entry]
-    norms = [(entry["step"], entry["norm_mean"], entry["norm_variance"]) for entry in trains]
+    trains = [entry for entry in entries if entry.get("kind") == "train"]
+    norms = [(its["step"], its["norm_mean"], its["norm_variance"]) for its in trains if "norm_variance" in its]
     last = {}
     if (folder / "result.json").is_file():
-        last = _json(folder, "result.json", "")["last"]
+        result = _json(folder, "result.json", "")
+        if not isinstance(result, dict) or not isinstance(result.get("last"), dict):
+            raise ValueError(f"{folder / 'result.json'} is of another version: it has no last")
+        last = result["last"]
     elif finished:
         raise ValueError(f"{folder} has no result.json: not finished; go on with `isosphere train --resume {folder}`")
     arm, cell = words.arm(recipe), f"{words.dataset(recipe)}, {words.loss(recipe)}"
-    return Record(folder.name, recipe, last, tests, norms, cell, arm)
+    return Record(folder.name, recipe, last, tests, norms, cell, arm, folder)
 
 
 def read_results(path: Path, kind: str = "runs") -> list[Record]:
@@ -114,19 +125,52 @@ def read_embeddings(folder: Path) -> tuple[np.ndarray, np.ndarray]:
     return arrays["embeddings"].astype(np.float32) * np.float32(arrays["scale"]), arrays["labels"]
 
 
+def read_class_names(folder: Path) -> dict[int, str]:
+    """The names of the test classes by label, as far as test_embeddings.npz, which must be there, holds them."""
+    with np.load(folder / "test_embeddings.npz", allow_pickle=False) as held:
+        return {label: str(name) for label, name in enumerate(held["classes"])} if "classes" in held.files else {}
+
+
+def read_thumbnails(folder: Path) -> np.ndarray | None:
+    """The test images that a run kept of a data set in memory, uint8 (N, H, W, 3) or (N, H, W); None if it did not."""
+    path = folder / "test_thumbnails.npz"
+    if not path.is_file():
+        return None
+    pixels = _arrays(path, ("pixels",), "")["pixels"]  # (N, 3 or 1, H, W)
+    if pixels.ndim != 4 or pixels.shape[1] not in (1, 3):
+        raise ValueError(f"{path} is of another version: its pixels are {pixels.shape}, not (N, 3 or 1, H, W)")
+    return pixels[:, 0] if pixels.shape[1] == 1 else pixels.transpose(0, 2, 3, 1)
+
+
+def locate(path: str, root: str, run: Path) -> Path:
+    """The file of a test image: `path` below the recipe's data.root or as given, seen from here or from above the run.
+
+    A root that is a CSV stands for its folder, and what an older path repeats of the root is dropped if need be. A file
+    that is nowhere keeps its path.
+    """
+    bases = (Path(), *run.resolve().parents)
+    folders = [its.parent if its.is_file() else its for its in (base / root for base in bases)]
+    parts, name = Path(path).parts, Path(root).name
+    tail = Path(*parts[parts.index(name) + 1 :]) if name in parts else Path(path)
+    places = [*(its / path for its in folders), *(base / path for base in bases), *(its / tail for its in folders)]
+    return next((place for place in places if place.is_file()), Path(path))
+
+
 def read_snapshots(folder: Path) -> dict[int, Snapshot]:
     """The snapshots of training images by step, in order."""
-    read_recipe(folder)
+    loop = read_recipe(folder).get("loop", {})
+    every = loop.get("snapshot_every") if loop.get("unit", "steps") == "steps" else None
     missing = f"{folder} has no snapshots of its training images: record them with {RECORD_TURNS}"
     paths = sorted((folder / "snapshots").glob("step-*.npz"))
     if not paths:
         raise ValueError(missing)
     found: dict[int, Snapshot] = {}
-    before = None
     for path in paths:
         arrays, step = _arrays(path, ("norms",), missing), int(path.stem.removeprefix("step-"))
-        found[step] = Snapshot(arrays["norms"], arrays.get("angles"), before)
-        before = step
+        since = arrays.get("since")
+        if since is None and found and step - max(found) == every:  # an older run, whose angles count from the last
+            since = max(found)
+        found[step] = Snapshot(arrays["norms"], arrays.get("angles"), None if since is None else int(since))
     return found
 
 

@@ -1,5 +1,7 @@
 """One look for all figures: the colours of Okabe and Ito, legends outside, PNG and SVG that are the same every time."""
 
+import textwrap
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -41,6 +43,7 @@ STYLE = {
     "grid.linewidth": 0.6,
     "image.interpolation": "nearest",
     "legend.frameon": False,
+    "legend.handlelength": 3.6,  # room for the pattern of a line beside its marker
     "lines.linewidth": 1.6,
     "lines.markersize": 4,
     "savefig.dpi": 150,
@@ -66,6 +69,12 @@ def sheet(
         figure.suptitle(title)
         panels = figure.subplots(rows, columns, squeeze=False, **grid)
         yield figure, list(panels.flat)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", "constrained_layout not applied")
+            try:
+                figure.draw_without_rendering()
+            except UserWarning as error:
+                raise ValueError("labels leave no room for the panels: draw fewer runs, or shorten names") from error
         out.parent.mkdir(parents=True, exist_ok=True)
         for path in files(out):
             figure.savefig(path, metadata=FORMATS[path.suffix] | {"Title": title.replace("\n", ": ")})
@@ -93,9 +102,20 @@ def legend_below(figure: Any, panels: "Sequence[Axes]") -> None:
 
 
 def legend_above(panel: "Axes", title: str = "") -> None:
-    """A panel's own legend, above its data and under its title, which it carries."""
-    legend = panel.legend(title=title, loc="lower center", bbox_to_anchor=(0.5, 1.0), borderaxespad=0.2)
+    """A panel's own legend, above its data and under its title, which it carries; long lines are broken."""
+    handles, labels = panel.get_legend_handles_labels()
+    width = panel.figure.get_figwidth() / panel.get_gridspec().ncols
+    labels = [wrapped(label, width - 1.3) for label in labels]
+    legend = panel.legend(
+        handles, labels, title=wrapped(title, width - 0.6), loc="lower center", bbox_to_anchor=(0.5, 1.0),
+        borderaxespad=0.2,
+    )  # fmt: skip
     legend.get_title().set_fontsize(STYLE["axes.titlesize"])
+
+
+def wrapped(text: str, inches: float) -> str:
+    """A text in lines that fit a width."""
+    return textwrap.fill(text, max(8, int(inches / 0.068)))
 
 
 def distribution(panel: "Axes", values: Any, edges: Any, colour: str, line: str, label: str) -> None:
@@ -105,13 +125,16 @@ def distribution(panel: "Axes", values: Any, edges: Any, colour: str, line: str,
 
 
 def looks(labels: Sequence[str], arms: Sequence[str], losses: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """Colour and line of every label: by constraint and loss where these tell them apart, else in order."""
+    """Colour and line of every label: a constraint's colour, and a line by loss, else in order, if that is enough."""
     kinds = {label: (arm, loss) for label, arm, loss in zip(labels, arms, losses, strict=True)}
     order = list(dict.fromkeys(losses))
-    known = all(arm in ARM_COLOURS for arm in arms) and len(order) <= len(LINES)
     colours = {arm: ARM_COLOURS.get(arm) for arm in arms}
-    if known and len(set(kinds.values())) == len(kinds) and len(set(colours.values())) == len(colours):
-        return {label: (ARM_COLOURS[arm], LINES[order.index(loss)]) for label, (arm, loss) in kinds.items()}
+    if None not in colours.values() and len(set(colours.values())) == len(colours):
+        if len(set(kinds.values())) == len(kinds) and len(order) <= len(LINES):
+            return {label: (ARM_COLOURS[arm], LINES[order.index(loss)]) for label, (arm, loss) in kinds.items()}
+        variants = {arm: [label for label, (its, _) in kinds.items() if its == arm] for arm in colours}
+        if len(variants) > 1 and max(map(len, variants.values())) <= len(LINES):
+            return {label: (colours[arm], LINES[variants[arm].index(label)]) for label, (arm, _) in kinds.items()}
     return {
         label: (CYCLE[number % len(CYCLE)], LINES[number // len(CYCLE) % len(LINES)])
         for number, label in enumerate(kinds)
@@ -128,10 +151,14 @@ def legend_of(figure: Any, labels: Sequence[str], looks: dict[str, tuple[str, st
 
 def _below(figure: Any, handles: list[Any], labels: list[str]) -> None:
     """A legend of as many columns as fit the figure, which grows if not even one does."""
-    entry = 0.55 + 0.065 * max(map(len, labels))  # inches
-    figure.set_figwidth(max(figure.get_figwidth(), entry + 0.2))
-    columns = min(len(labels), int(figure.get_figwidth() / entry))
-    figure.legend(handles, labels, loc="outside lower center", ncols=columns)
+    for columns in range(len(labels), 0, -1):
+        legend = figure.legend(handles, labels, loc="outside lower center", ncols=columns)
+        width = legend.get_window_extent().width / figure.dpi + 0.2  # inches
+        if width <= figure.get_figwidth():
+            return
+        if columns > 1:
+            legend.remove()
+    figure.set_figwidth(width)
 
 
 def narrow(panels: "Sequence[Axes]", counts: "Sequence[np.ndarray]", edges: "np.ndarray") -> None:

@@ -93,26 +93,33 @@ def metric(name: str) -> str:
     return METRICS.get(name, name.replace("recall@", "R@"))
 
 
+def class_name(names: dict[int, str], label: int) -> str:
+    """A class as it is shown: its name in words, or its number."""
+    return names.get(int(label), "").replace("_", " ") or f"class {label}"
+
+
+def differing(recipes: Sequence[Recipe], without: Sequence[str] = ()) -> dict[str, list[str]]:
+    """What but the constraint differs between recipes, in words: its name -> a text for each recipe."""
+    parts = {
+        "loss": loss,
+        "data set": dataset,
+        "rate": lambda recipe: f"lr {rate(recipe):g}",
+        "rho": lambda recipe: f"ρ {recipe['constraint']['rho']:g}" if "ema" in arm(recipe) else "",
+        "weight decay": lambda recipe: f"weight decay {recipe.get('optimiser', {}).get('weight_decay', 0):g}",
+        "model": lambda recipe: recipe.get("model", {}).get("backbone", ""),
+        "steps": lambda recipe: f"{recipe.get('loop', {}).get('steps', 0):,} steps",
+        "seed": lambda recipe: f"seed {recipe.get('seed', 0)}",
+    }
+    said = {part: [say(recipe) for recipe in recipes] for part, say in parts.items() if part not in without}
+    return {part: its for part, its in said.items() if len(set(its)) > 1}
+
+
 def labels(recipes: Sequence[Recipe], names: Sequence[str] = (), without: Sequence[str] = ()) -> list[str]:
     """A label for each: the constraint, and of the rest what differs, less what is told elsewhere (`without`).
 
     Labels that are still the same are parted by `names`, if there are any.
     """
-    others = {
-        "loss": loss,
-        "data": dataset,
-        "rate": lambda recipe: f"lr {rate(recipe):g}",
-        "rho": lambda recipe: f"ρ {recipe['constraint']['rho']:g}" if "ema" in arm(recipe) else "",
-        "decay": lambda recipe: f"weight decay {recipe.get('optimiser', {}).get('weight_decay', 0):g}",
-        "model": lambda recipe: recipe.get("model", {}).get("backbone", ""),
-        "steps": lambda recipe: f"{recipe.get('loop', {}).get('steps', 0):,} steps",
-        "seed": lambda recipe: f"seed {recipe.get('seed', 0)}",
-    }
-    parts = [[constraint(recipe) for recipe in recipes]]
-    for part, say in others.items():
-        said = [say(recipe) for recipe in recipes]
-        if part not in without and len(set(said)) > 1:
-            parts.append(said)
+    parts = [[constraint(recipe) for recipe in recipes], *differing(recipes, without).values()]
     found = [", ".join(filter(None, words)) for words in zip(*parts, strict=True)]
     if names and len(set(found)) < len(found):
         found = [f"{label}, {name}" for label, name in zip(found, names, strict=True)]
