@@ -32,6 +32,6 @@ points = torch.randn(20, 32)[labels] + torch.randn(6000, 32)
 monitor = lightning_callback("embedder", file="norms.jsonl", every=10, constrained=True)  # <- here
 trainer = lightning.Trainer(max_epochs=2, callbacks=[monitor], accelerator="cpu", logger=False)
 trainer.fit(Learner(), DataLoader(TensorDataset(points, labels), batch_size=120))
-for line in Path("norms.jsonl").read_text().splitlines()[::20]:
-    record = json.loads(line)
+records = [json.loads(line) for line in Path("norms.jsonl").read_text().splitlines()]
+for record in [record for record in records if record["kind"] == "train"][::20]:
     print(f"step {record['step']}: norms {record['norm_mean']:.2f}, coefficient of variation {record['norm_cv']:.3f}")

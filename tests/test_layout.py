@@ -19,7 +19,7 @@ ALLOWED = {
     "models": {"models"},
     "recipes": {"recipes"},
     "functional": {"losses", "sphere"},
-    "train": {"train", "sphere", "losses", "metrics", "data", "models", "recipes"},
+    "train": {"train", "sphere", "losses", "metrics", "data", "models", "recipes", "monitor"},
     "figures": {"figures", "tables", "sphere", "metrics", "recipes"},
     "page": {"page", "tables", "figures", "sphere", "metrics", "recipes"},
     "monitor": {"monitor", "sphere"},

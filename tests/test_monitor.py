@@ -232,6 +232,30 @@ def test_a_step_runs_where_there_are_no_values_at_all():
     atexit.unregister(monitor.close)
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_step_on_a_gpu_waits_for_nothing_between_reads():
+    monitor, told = watched(every=3)
+    leaf = some_embeddings(dtype=torch.float32).cuda().requires_grad_()
+
+    def step() -> None:
+        embeddings = leaf * 2
+        monitor(embeddings)
+        sphere.cosines(embeddings).exp().sum().backward()
+
+    step()
+    monitor.flush()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for _ in range(3):
+            step()
+        with pytest.raises(RuntimeError, match="synchroniz"):
+            monitor.flush()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    atexit.unregister(monitor.close)
+    assert len(rows(told)) == 1
+
+
 def test_evaluation_is_told_apart_and_gives_no_step():
     monitor, told = watched(every=3)
     with torch.inference_mode():
@@ -484,6 +508,16 @@ def test_alarms_name_the_numbers_and_a_remedy():
         monitor.close()
 
 
+@pytest.mark.parametrize("dim", [16, 128, 2048])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_a_normalised_output_is_seen_in_every_precision(dim, dtype):
+    monitor, _ = watched(every=1)
+    generator = torch.Generator().manual_seed(dim)
+    monitor(nn.functional.normalize(torch.randn(120, dim, generator=generator).to(dtype)).requires_grad_())
+    monitor.close()
+    assert [record["alarm"] for record in monitor.alarms] == ["normalised"]
+
+
 def test_real_losses_raise_what_they_should():
     for loss, wanted in ((isosphere.TripletLoss(), []), (isosphere.LinearClassifier(8, 8).double(), ["radial"])):
         monitor, _ = watched()
@@ -508,7 +542,8 @@ def test_the_file_is_appended_to_as_strict_json(tmp_path):
         monitor.close()
         monitor.close()  # nothing is left, nothing is told twice
     lines = (tmp_path / "norms.jsonl").read_text().splitlines()
-    assert [json.loads(line, parse_constant=refuse) for line in lines] == told * 2
+    found = [json.loads(line, parse_constant=refuse) for line in lines]
+    assert found == [*told, {"step": 0, "kind": "start"}, *told], "steps begin anew, and the file says so"
     with pytest.raises(FileNotFoundError, match="no folder .*nowhere to write norms.jsonl into"):
         watched(file=tmp_path / "nowhere" / "norms.jsonl")
 
@@ -543,12 +578,75 @@ def test_bad_input_is_refused_in_a_line():
         monitor((torch.zeros(2, 3),))
     with pytest.raises(ValueError, match="every is a number of steps"):
         watched(every=0)
+    with pytest.raises(ValueError, match=r"power is 2 \(SGD\), 1 \(Adam\) or None .* not 0"):
+        watched(power=0)
+    with pytest.raises(ValueError, match="embeddings of floating point, not torch.int64"):
+        monitor(torch.ones(2, 3, dtype=torch.int64))
     monitor(torch.zeros(0, 4))
     monitor.close()
     assert not told
 
 
 # ---------------------------------------------------------------- Lightning
+
+
+class Texts:
+    """An experiment that takes text, as TensorBoard's does."""
+
+    def __init__(self):
+        self.found = []
+
+    def add_text(self, tag: str, text: str, step: int) -> None:
+        self.found.append((tag, step, text))
+
+
+def fit_a_little(lightning, callback, loggers, spread: float = 1.0) -> None:
+    """Three steps of a tiny Lightning module whose norms spread as much as its inputs."""
+
+    class Model(lightning.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.embedder = nn.Linear(6, 8, bias=False)
+
+        def training_step(self, batch, index):
+            return isosphere.TripletLoss()(self.embedder(batch[0]), LABELS)
+
+        def configure_optimizers(self):
+            return torch.optim.Adam(self.parameters(), lr=1e-3)
+
+    scales = torch.exp(spread * torch.linspace(-1, 1, 72))[torch.randperm(72)].unsqueeze(1)
+    points = nn.functional.normalize(torch.randn(72, 6)) * scales
+    data = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(points), batch_size=24)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        lightning.Trainer(
+            max_epochs=1, accelerator="cpu", callbacks=[callback], logger=loggers, enable_progress_bar=False,
+            enable_checkpointing=False, enable_model_summary=False, log_every_n_steps=1,
+        ).fit(Model(), data)  # fmt: skip
+
+
+def test_lightning_tells_a_wrong_name_and_not_its_own_end():
+    lightning = pytest.importorskip("lightning.pytorch")
+    with pytest.raises(AttributeError, match="embeder"):
+        fit_a_little(lightning, lightning_callback("embeder"), False)
+
+
+def test_lightning_loggers_get_alarms_as_text_and_no_empty_rows(tmp_path):
+    lightning = pytest.importorskip("lightning.pytorch")
+
+    class Told(lightning.loggers.logger.DummyLogger):
+        texts = Texts()
+
+        @property
+        def experiment(self):
+            return self.texts
+
+    rows_of, texts = lightning.loggers.CSVLogger(tmp_path, "norms"), Told()
+    fit_a_little(lightning, lightning_callback("embedder", every=3), [rows_of, texts])
+    header, *lines = (tmp_path / "norms" / "version_0" / "metrics.csv").read_text().splitlines()
+    assert "train/norm_mean" in header and len(lines) == 1
+    ((tag, step, words),) = texts.texts.found
+    assert (tag, step) == ("alarm/spreading", 3) and words.startswith("norms spread")
 
 
 @pytest.mark.parametrize("package", ["lightning.pytorch", "pytorch_lightning"])

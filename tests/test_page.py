@@ -1,28 +1,35 @@
 """The report page: its numbers against plain loops, whatever is missing, and all of it in a real browser."""
 
+import html
 import json
+import math
 import os
 import re
+import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from browser import Browser, find_browser
+from isosphere.monitor import NormMonitor
 from isosphere.page import write_page
 from isosphere.page.charts import Series, histogram, line_chart
 from isosphere.page.gallery import chosen, nearest
-from isosphere.page.runs import differing, turn_slopes
-from isosphere.page.sources import Embedded, Run, Snapshot, read_run
-from isosphere.recipes import options
+from isosphere.page.panels import turn_slopes
+from isosphere.page.recipes import differing
+from isosphere.page.sources import Embedded, Run, Snapshot, read_records, read_run
+from isosphere.recipes import options, schema
 from tiny import tiny_recipe
 
 NASTY = '<script>window.hacked = 1</script>"><img src=x onerror="window.hacked = 1"> & [[title]]'
 CLASSES = [NASTY, "sparrow", "gull", "wren", "crow", "tern", "finch", "owl"]
 
 
-def write_run(folder: Path, recall: float, seed: int, eta: str = "0.1", per_class: int = 6, size: int = 24) -> Path:
+def write_run(folder: Path, recall: float, seed: int, eta: str = "0.1", per_class: int = 6, size: int = 24,
+              alarms: tuple[int, ...] = ()) -> Path:  # fmt: skip
     """A finished run as the loop leaves it, with numbers of our own."""
     generator = np.random.default_rng(seed)
     folder.mkdir(parents=True)
@@ -32,9 +39,13 @@ def write_run(folder: Path, recall: float, seed: int, eta: str = "0.1", per_clas
     lines = [{"step": 0, "kind": "test", **last, "recall@1": 0.1, "map@r": 0.05}]
     for step in range(1, 21):
         values = {"loss": 1 / step, "metric": 0.9 / step, "penalty": 0.1 / step}
-        values |= {"norm_mean": 4 + seed + step / 50, "norm_variance": 1 / step, "norm_cv": 0.2}
+        values |= {"norm_mean": 4 + seed + step / 50, "norm_variance": 1 / step, "norm_cv": 0.2, "not_finite": 0}
+        values |= {"norm_min": 2 + seed, "norm_max": 7 + seed, "lr_proxy_mean": 1e-4 / step, "lr_proxy_cv": 0.21}
+        values |= {"radial_share": 1e-15 * step, "tangential_share": 1.0}
         lines.append({"step": step, "kind": "train", **values})
     lines.append({"step": 20, "kind": "test", **last})
+    for step in alarms:
+        lines.append({"step": step, "kind": "alarm", "alarm": "spreading", "text": f"norms spread, {NASTY}"})
     (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     (folder / "recipe.json").write_text(json.dumps(recipe))
     about = {"versions": {"torch": "2.6", "isosphere": None}, "hardware": {"threads": 2}, "command": NASTY}
@@ -53,7 +64,7 @@ def write_run(folder: Path, recall: float, seed: int, eta: str = "0.1", per_clas
     (folder / "snapshots").mkdir()
     norms = 4 * np.exp(0.3 * generator.normal(size=50))
     for step in range(0, 21, 5):
-        angles = {"angles": (30 / norms).astype(np.float32)} if step else {}
+        angles = {"angles": (30 / norms).astype(np.float32), "since": step - 5} if step else {}
         np.savez(folder / "snapshots" / f"step-{step:07d}.npz", indices=np.arange(50), norms=norms, **angles)
     return folder
 
@@ -63,7 +74,9 @@ def results_file(path: Path) -> Path:
     for cell in ("cub200-ms-lr1e-05", "cub200-ms-lr0.0002"):
         for arm, base in (("sec", 0.62), ("none", 0.60), ("sec-relative", 0.63)):
             for seed in range(2):
-                recipe = options.to_dict(tiny_recipe("rendered-sec", {"seed": seed, "constraint.eta": len(arm)}))
+                fields = {"seed": seed, "constraint.eta": 0 if arm == "none" else len(arm), "loop.save_every": seed}
+                fields["optimiser.lr"] = cell.split("lr")[1]
+                recipe = options.to_dict(tiny_recipe("rendered-sec", fields))
                 value = base + 0.01 * seed
                 last = {"recall@1": value, "map@r": value / 2, "nmi": 0.5, "f1": 0.2, "norm_mean": 3, "norm_cv": 0.1}
                 norms = [[step, 1 / step, 3.0, 0.5] for step in (10, 20, 30)]
@@ -73,11 +86,32 @@ def results_file(path: Path) -> Path:
     return path
 
 
+def norms_file(path: Path) -> Path:
+    """What NormMonitor writes in somebody's loop, of two runs: one whose norms spread, and one with SEC."""
+    for spread in (0.6, 0.1):
+        generator = torch.Generator().manual_seed(0)
+        monitor = NormMonitor(torch.optim.SGD([torch.zeros(1)], lr=0.1), file=path, every=4, constrained=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for step in range(12):
+                draw = torch.randn(30, 9, generator=generator)
+                embeddings = (draw[:, :8] * torch.exp(spread * draw[:, 8:])).requires_grad_() * 2
+                monitor(embeddings)
+                embeddings.square().sum().backward()
+                if step % 4 == 3:
+                    monitor.probe(embeddings, step)
+            with torch.no_grad():
+                monitor(embeddings * 1)
+            monitor.close()
+    return path
+
+
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory) -> dict[str, list[Path]]:
     folder = tmp_path_factory.mktemp("runs")
-    plain, sec = write_run(folder / "plain", 0.5, 0, eta="0.0"), write_run(folder / "sec", 0.617, 1)
-    return {"one": [sec], "two": [plain, sec], "table": [results_file(folder / "rates_cub200.json")]}
+    plain, sec = write_run(folder / "plain", 0.5, 0, eta="0.0", alarms=(3, 17)), write_run(folder / "sec", 0.617, 1)
+    table, norms = results_file(folder / "rates_cub200.json"), norms_file(folder / "norms.jsonl")
+    return {"one": [sec], "two": [plain, sec], "table": [table], "norms": [norms]}
 
 
 @pytest.fixture(scope="module")
@@ -130,11 +164,25 @@ def test_the_worst_errors_are_those_with_the_greatest_lead():
 
 def test_the_slope_of_turns_is_that_of_a_power_law(tmp_path):
     norms = np.linspace(1, 5, 30)
-    shots = [Snapshot(0, norms, None), Snapshot(5, 2 * norms, 7 * norms**-2.0), Snapshot(10, norms, 3 * norms**0.5)]
+    shots = [Snapshot(0, norms, None), Snapshot(5, 2 * norms, 7 * norms**-2.0, 0)]
+    shots.append(Snapshot(10, norms, 3 * norms**0.5, 5))
     slopes = turn_slopes(Run("run", tmp_path, snapshots=shots))
     assert [step for step, _ in slopes] == [5, 10] and [slope for _, slope in slopes] == pytest.approx([-2, 0.5])
-    alike = [Snapshot(0, np.ones(30), None), Snapshot(5, np.ones(30), norms)]
+    assert [step for step, _ in turn_slopes(Run("run", tmp_path, snapshots=shots[::2]))] == [], "it began at step 5"
+    alike = [Snapshot(0, np.ones(30), None), Snapshot(5, np.ones(30), norms, 0)]
     assert turn_slopes(Run("run", tmp_path, snapshots=alike)) == []
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_a_damaged_snapshot_takes_the_slope_after_it_along(old, tmp_path):
+    folder = write_run(tmp_path / "run", 0.5, 0)
+    for path in sorted((folder / "snapshots").iterdir()) if old else ():
+        arrays = dict(np.load(path))
+        arrays.pop("since", None)  # as files of older versions
+        np.savez(path, **arrays)
+    assert [step for step, _ in turn_slopes(read_run(folder, ""))] == [5, 10, 15, 20]
+    (folder / "snapshots" / "step-0000010.npz").write_bytes(b"PK")
+    assert [step for step, _ in turn_slopes(read_run(folder, ""))] == [5, 20]
 
 
 def test_histogram_against_numpy():
@@ -158,6 +206,10 @@ def test_a_chart_needs_two_points_and_lives_with_strange_ones():
     strange = [(0, float("nan")), (1, 0.0), (2, -1.0), (3, 5.0), (4, 5.0)]
     drawn = line_chart("a", "step", [Series("run", 0, strange)], log=True)
     assert "nan" not in drawn and "&quot;points&quot;:[[3.0,5.0],[4.0,5.0]]" in drawn
+    tiny = [(step, 1e-15 * step) for step in (2, 3, 4)]  # as the radial share of an angular loss
+    assert ">2e-15</text>" in line_chart("a", "step", [Series("run", 0, tiny)], log=True)
+    long = Series("run", 0, [(step, 2.0) for step in range(5000)], [(step, step % 3, 4.0) for step in range(5000)])
+    assert len(line_chart("a", "step", [long], log=True)) < 20_000, "a band is thinned as its line, and above zero"
 
 
 # ---------------------------------------------------------------- sources
@@ -235,7 +287,7 @@ def test_what_is_no_source_is_refused_in_a_line(tmp_path):
 def test_runs_of_one_name_keep_apart_and_one_given_twice_counts_once(tmp_path):
     twins = [write_run(tmp_path / name / "run", 0.5, seed) for seed, name in enumerate("ab")]
     page = write_page([*twins, twins[0] / "..", twins[0]][:2] + [twins[0]], tmp_path / "page.html").read_text()
-    assert "<p>a/run, b/run</p>" in page and "2 runs compared" in page
+    assert '<div class="names"><p>a/run, b/run</p></div>' in page and "2 runs compared" in page
 
 
 def test_images_come_from_paths_too_and_galleries_of_other_test_sets_stand_apart(tmp_path):
@@ -259,6 +311,123 @@ def test_images_come_from_paths_too_and_galleries_of_other_test_sets_stand_apart
     assert "second&#x27;s test_paths.txt cannot be used: it has 1 lines for 32 embeddings" in page
     os.remove(paths[0])
     assert "because images cannot be read" in write_page([first], tmp_path / "page.html").read_text()
+
+
+def test_a_monitors_file_is_a_source_of_its_own(sources, pages, tmp_path):
+    """Its runs apart, with alarms, norms and turns in degrees, slopes as the monitor told them."""
+    page, (path,) = pages["norms"].read_text(), sources["norms"]
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    assert "norms.jsonl, run 1 of 2" in page and "norms.jsonl, run 2 of 2" in page and "2 runs compared" in page
+    alarm = next(record for record in records if record["kind"] == "alarm")
+    assert f"norms.jsonl, run 1 of 2, step {alarm['step']}: {alarm['text']}" in page
+    assert "norms of the last training batch" in page and "watched, 12 steps" in page
+    first, second = read_records(path, "norms")
+    assert second.last["norm_cv"] == [record for record in records if record["kind"] == "train"][-1]["norm_cv"]
+    probes = [record for record in records if record["kind"] == "probe"]
+    assert turn_slopes(first) + turn_slopes(second) == [(record["step"], record["turn_slope"]) for record in probes]
+    shots = first.snapshots + second.snapshots
+    assert [shot.since for shot in shots] == [3, 7, 3, 7]
+    for shot, record in zip(shots, probes, strict=True):
+        assert np.radians(shot.angles).mean() == pytest.approx(record["turn_mean"], rel=1e-3)
+    titles = re.findall(r'<figure class="chart"><figcaption>(.*?)</figcaption>', page)
+    assert {
+        "mean norm, and least to greatest", "turn since the last look, degrees: median, 10 to 90 %",
+        "learning rate of directions (proxy), mean", "radial share of the squared gradient",
+    } <= set(titles)  # fmt: skip
+    assert not [title for title in titles if "turn_" in title or "in test" in title]
+    sections = re.findall(r'<section id="(\w+)">', page)
+    assert sections == ["alarms", "metrics", "norms", "directions"], "there is nothing to tell of recipes or retrievals"
+    folder = write_run(tmp_path / "run", 0.5, 0)
+    page = write_page([folder, path], tmp_path / "page.html").read_text()
+    assert "norms.jsonl, run 1 of 2, norms.jsonl, run 2 of 2: norms of the last training batch" in page
+    assert "3 runs compared" in page and 'id="recipes"' in page and "watched, 12 steps" in page
+
+
+def test_runs_that_differ_in_the_constraint_alone_are_compared_in_words(tmp_path):
+    plain, sec = write_run(tmp_path / "plain", 0.5, 0, eta="0.0"), write_run(tmp_path / "sec", 0.617, 1)
+    last = "snapshots/step-0000020.npz"
+    held = np.load(sec / last)
+    np.savez(sec / last, **{**held, "angles": 2 * held["norms"]})
+    turns = [np.load(folder / last)["angles"].astype(float).var() for folder in (sec, plain)]
+    told = (
+        "sec against plain, differing in the constraint alone (constraint.eta 0.1, not 0.0): R@1 61.7 %, not 50.0 "
+        "(+11.7 points), spread of the test norms (c.v.) 0.1, not 0.125, "
+        f"variance of the turns {turns[0]:.3g} degrees², not {turns[1]:.3g} (steps 15 to 20), "
+        "slope of log turn by log norm 1, not -1."
+    )
+    assert told in write_page([plain, sec], tmp_path / "page.html").read_text()
+    recipe = json.loads((sec / "recipe.json").read_text())
+    recipe["loop"]["log_every"], recipe["claim"] = 3, "another"
+    (sec / "recipe.json").write_text(json.dumps(recipe))
+    assert told in write_page([plain, sec], tmp_path / "page.html").read_text(), "how often is written changes nothing"
+    recipe["seed"] = 9
+    (sec / "recipe.json").write_text(json.dumps(recipe))
+    assert "in the constraint alone" not in write_page([plain, sec], tmp_path / "page.html").read_text()
+
+
+def test_a_table_of_learning_rates_has_a_chart_of_them_and_words(pages, tmp_path):
+    page = pages["table"].read_text()
+    assert (
+        "sec-relative against no constraint, mean over 4 pairs of runs that differ in it alone: R@1 63.5 %, not 60.5 "
+        "(+3.0 points), spread of the test norms (c.v.) 0.1, not 0.1."
+    ) in page
+    label = r'aria-label="(R@1, %, by learning rate[^"]*)"[^>]*data-chart="([^"]*)"'
+    told, data = re.search(label, page).groups()
+    chart = json.loads(html.unescape(data))
+    lines = {one["name"]: one["points"] for one in chart["series"]}
+    wanted = {"none": 60.5, "sec": 62.5, "sec-relative": 63.5}
+    assert lines == {arm: [[1e-05, value], [0.0002, value]] for arm, value in wanted.items()}
+    assert chart["log_x"] and chart["x"] == pytest.approx([1e-05 / 1.2, 0.0002 * 1.2])
+    held = json.loads(results_file(tmp_path / "other.json").read_text())
+    for number, record in enumerate(held["runs"]):
+        record["recipe"]["model"]["dim"] += number
+    (tmp_path / "other.json").write_text(json.dumps(held))
+    page = write_page([tmp_path / "other.json"], tmp_path / "page.html").read_text()
+    assert "by learning rate" not in page and "against no constraint" not in page
+
+
+def test_names_beyond_four_are_folded(tmp_path):
+    runs = [write_run(tmp_path / f"{'long-' * 12}{seed}", 0.5, seed) for seed in range(6)]
+    page = write_page(runs, tmp_path / "page.html").read_text()
+    names = [run.name for run in runs]
+    first, others = ", ".join(names[:4]), ", ".join(names[4:])
+    assert f"<p>{first}</p><details><summary>and 2 more</summary><p>{others}</p></details>" in page
+    assert f"<title>{first} and 2 more - isosphere</title>" in page
+
+
+def test_an_image_alone_in_its_class_is_neither_right_nor_wrong(tmp_path):
+    folder = write_run(tmp_path / "run", 0.5, 0, per_class=1)
+    page = write_page([folder], tmp_path / "page.html").read_text()
+    (group,) = json.loads(re.search(r'id="galleries">(.*?)</script>', page)[1])
+    assert all(query["alone"] and query["worst"] == -1 for query in group["queries"])
+    assert "8 of them have no other image of their class: none can be right or wrong" in page
+    fallback = re.search("<noscript>(.*?)</noscript>", page, re.DOTALL)[1]
+    assert "(no other image of its class)" in fallback and "(wrong)" not in fallback
+
+
+@pytest.mark.parametrize("root", ["photos", "photos/all.csv", "absolute"])
+def test_images_are_found_from_any_directory(root, tmp_path, monkeypatch):
+    """Below data.root, here or where the run folder is; older files have paths as they were given to training."""
+    folder = write_run(tmp_path / "project" / "runs" / "run", 0.5, 0, per_class=1)
+    (folder / "test_thumbnails.npz").unlink()
+    recipe = json.loads((folder / "recipe.json").read_text())
+    place = str(tmp_path / "project" / "photos") if root == "absolute" else root
+    recipe["data"] = options.to_dict(schema.Folder(root=place))
+    (folder / "recipe.json").write_text(json.dumps(recipe))
+    for number in range(8):
+        path = tmp_path / "project" / "photos" / "bird" / f"{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("L", (30, 20), number).save(path)
+    (tmp_path / "project" / "photos" / "all.csv").touch()
+    (tmp_path / "elsewhere").mkdir()
+    for lines in ("bird/{}.png\n", "photos/bird/{}.png\n"):
+        (folder / "test_paths.txt").write_text("".join(lines.format(number) for number in range(8)))
+        for where in ("project", "elsewhere"):
+            monkeypatch.chdir(tmp_path / where)
+            page = write_page([folder], tmp_path / "page.html").read_text()
+            assert "8 of 8 queries" in page and "cannot be read" not in page
+    (tmp_path / "project" / "photos").rename(tmp_path / "gone")
+    assert "seen from the recipe&#x27;s data.root" in write_page([folder], tmp_path / "page.html").read_text()
 
 
 def test_a_page_of_large_noisy_images_stays_small(tmp_path):
@@ -308,7 +477,7 @@ CONTRAST = """(() => {
 })()"""
 
 
-@pytest.mark.parametrize("name", ["one", "two", "table"])
+@pytest.mark.parametrize("name", ["one", "two", "table", "norms"])
 def test_a_page_opens_clean_at_both_widths_and_in_both_themes(browser, pages, name):
     grounds = []
     for width in (1400, 390):
@@ -379,10 +548,15 @@ def test_metrics_and_recipes_are_on_the_page(browser, pages):
     assert browser.run(ROWS.format("#metrics", 2)) == ["50.0", "61.7"]
     assert browser.run(ROWS.format("#recipes", 0)) == ["constraint.eta"]
     sections = browser.run("[...document.querySelectorAll('nav a')].map((a) => document.querySelector(a.hash).id)")
-    assert sections == ["metrics", "curves", "norms", "directions", "gallery", "recipes"]
+    assert sections == ["alarms", "metrics", "curves", "norms", "directions", "gallery", "recipes"]
+    words = browser.run("document.getElementById('alarms').innerText")
+    assert f"plain, step 3: norms spread, {NASTY} (2 times, at last in step 17)" in words and "sec" not in words
     labels = browser.run("[...document.querySelectorAll('svg[role=img]')].map((svg) => svg.getAttribute('aria-label'))")
     assert "slope of log turn by log norm by step: plain ends at -1; sec ends at -1" in labels
-    assert all(labels) and len(labels) > 12
+    assert "radial share of the squared gradient by step: plain ends at 2e-14; sec ends at 2e-14" in labels
+    assert all(labels) and len(labels) > 15
+    band = "document.querySelectorAll('#norms figure')[0].querySelectorAll('.band').length"
+    assert browser.run(band) == 2, "least to greatest norm"
 
 
 def test_charts_tell_their_values_by_pointer_and_keyboard(browser, pages):
@@ -399,6 +573,35 @@ def test_charts_tell_their_values_by_pointer_and_keyboard(browser, pages):
     assert after == f"step {step + 1}"
     browser.press("Escape", 27)
     assert browser.run("document.getElementById('tip').hidden") and browser.complaints == []
+
+
+def test_a_chart_by_learning_rate_tells_the_nearest_one_on_its_axis(browser, pages):
+    browser.open(pages["table"])
+    titles = "[...document.querySelectorAll('#table0 svg[data-chart]')].map((svg) => svg.getAttribute('aria-label'))"
+    number = next(i for i, title in enumerate(browser.run(titles)) if "by learning rate" in title)
+    browser.hover("#table0 svg[data-chart]", number)
+    browser.run(f"document.querySelectorAll('#table0 svg[data-chart]')[{number}].focus()")
+    seen = []
+    for key, code in (("ArrowLeft", 37), ("ArrowRight", 39)):
+        browser.press(key, code)
+        place = "document.querySelector('#table0 svg .cursor[d]').getAttribute('d')"
+        seen.append((browser.run("document.getElementById('tip').innerText.split('\\n')[0]"), browser.run(place)))
+    assert [words for words, _ in seen] == [f"learning rate of the head {rate}" for rate in ("0.00001", "0.0002")]
+    along = [float(re.match(r"M([\d.]+) ", path)[1]) for _, path in seen]
+    share = math.log(1.2) / math.log(20 * 1.44)  # of the axis, on either side
+    assert along == pytest.approx([50 + share * 332, 382 - share * 332], abs=0.1) and browser.complaints == []
+
+
+def test_the_gallery_marks_no_error_where_a_class_has_one_image(browser, tmp_path):
+    browser.open(write_page([write_run(tmp_path / "run", 0.5, 0, per_class=1)], tmp_path / "page.html"))
+    hits = browser.run("[...document.querySelectorAll('.hit')].map((hit) => [hit.className, hit.textContent[0]])")
+    assert len(hits) == 30 and all(hit == ["hit alone", "○"] for hit in hits)
+    assert "no other image of its class" in browser.run("document.querySelector('.query h3').textContent")
+    wrong = "[...document.querySelectorAll('.controls option')].find((one) => one.value.includes('wrong')).value"
+    browser.run(f"document.querySelector('.controls select').value = {wrong}")
+    browser.run("document.querySelector('.controls select').dispatchEvent(new Event('change'))")
+    assert browser.run("document.querySelector('.gallery [role=status]').textContent") == "no such query"
+    assert browser.run(CONTRAST) == [] and browser.complaints == []
 
 
 def test_the_gallery_pages_decodes_marks_and_filters(browser, pages, sources):
@@ -433,10 +636,10 @@ def test_the_gallery_pages_decodes_marks_and_filters(browser, pages, sources):
         for index in [i for i in np.argsort(-unit @ unit[12], kind="stable") if i != 12][:5]:
             cosine, right = float(unit[index] @ unit[12]), embedded.labels[index] == 2
             alt = f"{'right' if right else 'wrong'}: {CLASSES[embedded.labels[index]]}, cosine {round(cosine, 4):.3f}"
-            expected.append(["hit right" if right else "hit", "✓" if right else "✗", alt])
+            expected.append(["hit right" if right else "hit wrong", "✓" if right else "✗", alt])
     found = browser.run(hits)
     assert [[kind, mark[0], alt] for kind, mark, alt in found] == expected
-    assert {kind for kind, _, _ in found} == {"hit", "hit right"}
+    assert {kind for kind, _, _ in found} == {"hit wrong", "hit right"}
     borders = "new Set([...document.querySelectorAll('.hit')].map((hit) => getComputedStyle(hit).borderTopStyle)).size"
     assert browser.run(borders) == 2  # not by colour alone
     browser.hover(".hit")

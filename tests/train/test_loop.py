@@ -5,19 +5,22 @@ import json
 import math
 import weakref
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 import ranks
+from isosphere.losses.norms import balanced_directions
 from isosphere.metrics import recall_at_k
-from isosphere.recipes import schema
+from isosphere.recipes import find, schema
 from isosphere.recipes.losses import Loss
 from isosphere.train import loop, reproduce
-from isosphere.train.journal import Journal
+from isosphere.train.journal import Journal, below
 from isosphere.train.schedules import lr_factor
-from tiny import tiny_recipe
+from tiny import TINY, tiny_recipe
 
 
 def test_schedules():
@@ -44,6 +47,109 @@ def test_the_journal_has_every_step_with_lr_and_norms(tmp_path):
         assert line["penalty"] == pytest.approx(recipe.constraint.eta * line["norm_variance"], rel=1e-3)
 
 
+def radial_share(embeddings: torch.Tensor, gradients: torch.Tensor) -> float:
+    pairs = zip(embeddings.tolist(), gradients.tolist(), strict=True)
+    radial = sum(sum(x * g for x, g in zip(f, slope, strict=True)) ** 2 / sum(x * x for x in f) for f, slope in pairs)
+    return radial / float(gradients.square().sum())
+
+
+@pytest.mark.parametrize("arm", ["", "-sec", "-sec-ema", "-sec-relative", "-balanced", "-l2reg"])
+@pytest.mark.parametrize("loss", ["MultiSimilarity", "ArcFace", "Softmax"])
+def test_figures_are_those_of_the_criterions_gradient_and_change_nothing(arm, loss):
+    """Against a step without any of them: the weights bit for bit, the radial share by loops."""
+    changes = {"loss": loss, "schedule": "Constant", "loop.steps": 8, "optimiser.lr": 0.003}
+    watched, plain = (loop.prepare(tiny_recipe(f"rendered{arm}", changes), torch.device("cpu")) for _ in range(2))
+    for batch in loop.training_feed(watched):
+        found = loop.train_step(watched, batch.images, batch.labels)
+
+        embeddings = plain.network(batch.images)
+        inputs = balanced_directions(embeddings) if arm == "-balanced" else embeddings
+        metric = plain.criterion(inputs, batch.labels)
+        (gradients,) = torch.autograd.grad(metric, embeddings, retain_graph=True)
+        progress = plain.step / 8
+        penalty = 0.0 if plain.constraint is None else plain.constraint(embeddings, progress=progress)
+        plain.optimiser.zero_grad()
+        (metric + penalty).backward()
+        plain.optimiser.step()
+
+        watched.step, plain.step = watched.step + 1, plain.step + 1
+        assert float(found["radial_share"]) == pytest.approx(radial_share(embeddings, gradients), rel=1e-3, abs=1e-12)
+        rates = 0.003 / embeddings.detach().norm(dim=1)  # Adam
+        assert float(found["lr_proxy_mean"]) == pytest.approx(float(rates.mean()))
+        assert float(found["lr_proxy_cv"]) == pytest.approx(float(rates.std(correction=0) / rates.mean()), rel=1e-4)
+        for mine, wanted in ((watched.model, plain.model), (watched.criterion, plain.criterion)):
+            assert all(torch.equal(value, wanted.state_dict()[name]) for name, value in mine.state_dict().items())
+    assert (float(found["radial_share"]) > 0.01) == (loss == "Softmax" and arm != "-balanced")
+
+
+def figures_of_a_step(recipe: schema.Recipe) -> dict[str, float]:
+    run = loop.prepare(recipe, torch.device("cpu"))
+    batch = next(iter(loop.training_feed(run)))
+    return {name: float(value) for name, value in loop.train_step(run, batch.images, batch.labels).items()}
+
+
+def test_figures_of_two_ranks_are_those_of_one():
+    recipe = tiny_recipe("rendered-sec", {"loss": "Softmax", "loop.precision": "float64"})
+    wanted = figures_of_a_step(recipe)
+    assert wanted["radial_share"] > 1e-6
+    for found in ranks.on_ranks(2, figures_of_a_step, recipe):
+        assert found == pytest.approx(wanted, rel=1e-7)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_figures_of_a_captured_step_are_those_of_the_eager_one():
+    changes = {"loss": "Softmax", "loop.precision": "float64", "schedule": "Cosine"}
+    lines = []
+    for compiled in ("false", "true"):
+        run = loop.prepare(tiny_recipe("rendered-sec", changes | {"loop.compile": compiled}), torch.device("cuda"))
+        run.network.train()
+        lines.append([])
+        for batch in loop.training_feed(run):
+            found = loop.train_step(run, batch.images, batch.labels)
+            lines[-1].append({name: float(value) for name, value in found.items()})
+            run.step += 1
+    for eager, captured in zip(*lines, strict=True):
+        assert captured == pytest.approx(eager, rel=1e-3, abs=1e-9)
+    assert eager["radial_share"] > 0.01
+
+
+def test_alarms_are_written_said_once_and_not_again_after_a_resume(tmp_path, monkeypatch, capsys):
+    recipe = tiny_recipe("rendered", {"loop.snapshot_every": 5, "loop.tensorboard": "true"})
+    loop.fit(recipe, tmp_path / "whole", "cpu")
+    lines = [json.loads(line) for line in (tmp_path / "whole" / "metrics.jsonl").open()]
+    (alarm,) = [line for line in lines if line["kind"] == "alarm"]  # norms start at 0.05, and grow apart
+    cause = next(line for line in lines if line["kind"] == "train" and line["norm_cv"] >= 0.3)
+    assert (alarm["step"], alarm["alarm"]) == (cause["step"], "spreading") and "norms spread" in alarm["text"]
+    said = " ".join(capsys.readouterr().err.split())
+    assert said.count(alarm["text"]) == 1
+    with monkeypatch.context() as patch, pytest.raises(loop.Interrupted):
+        patch.setattr(loop, "_asked_to_stop", lambda run, caught: run.step == 11)
+        loop.fit(recipe, tmp_path / "broken", "cpu")
+    assert len(list((tmp_path / "broken" / "snapshots").glob("*.npy"))) == 2, "a resume needs them"
+    loop.fit(recipe, tmp_path / "broken", "cpu", resume=True)
+    whole, broken = ((tmp_path / run / "metrics.jsonl").read_text() for run in ("whole", "broken"))
+    assert broken == whole
+
+
+@pytest.mark.parametrize("listed", [False, True])
+def test_test_images_are_named_from_the_datas_root(listed, tmp_path, monkeypatch):
+    names = []
+    for number in range(16):
+        names.append(f"class{number // 4}/{number:02}.png")
+        path = tmp_path / "photos" / names[-1]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (16, 16), (16 * number, 0, 99)).save(path)
+    rows = "".join(f"{name},{name.split('/')[0]}\n" for name in names)
+    (tmp_path / "photos" / "all.csv").write_text("path,label\n" + rows)
+    monkeypatch.chdir(tmp_path)
+    changes = {"data": "Folder", "data.root": "photos/all.csv" if listed else "photos", "data.size": 12}
+    fields = {key: value for key, value in TINY.items() if not key.startswith("data.")} | {"batches.size": 6}
+    fields |= changes | {"data.shorter": 14, "loop.steps": 1, "loop.workers": 0}
+    loop.fit(find("rendered-sec", {key: str(value) for key, value in fields.items()}), tmp_path / "run", "cpu")
+    assert (tmp_path / "run" / "test_paths.txt").read_text().split() == names[8:]
+    assert below(Path("elsewhere/1.png"), Path("photos")) == "elsewhere/1.png"
+
+
 def test_snapshots_hold_norms_and_the_angles_turned(tmp_path, monkeypatch):
     seen = []
     real = Journal.snapshot
@@ -52,14 +158,15 @@ def test_snapshots_hold_norms_and_the_angles_turned(tmp_path, monkeypatch):
     loop.fit(tiny_recipe("rendered", changes), tmp_path / "run", "cpu")
     folder = tmp_path / "run" / "snapshots"
     assert [file.name for file in sorted(folder.glob("*.npz"))] == [f"step-{s:07d}.npz" for s in (0, 5, 10, 15, 20)]
-    assert len(list(folder.glob("*.npy"))) == 2
-    assert "angles" not in np.load(folder / "step-0000000.npz")
+    assert not list(folder.glob("*.npy")), "only angles are stored"
+    assert not {"angles", "since"} & set(np.load(folder / "step-0000000.npz"))
     for (_, _, _, before), (step, indices, lengths, after) in zip(seen, seen[1:], strict=False):
         held = np.load(folder / f"step-{step:07d}.npz")
         np.testing.assert_array_equal(held["indices"], indices)
         np.testing.assert_array_equal(held["norms"], lengths)
         turned = torch.rad2deg(torch.arccos((before.double() * after.double()).sum(1)))
         np.testing.assert_allclose(held["angles"], turned, atol=1e-2)
+        assert held["since"] == step - 5
     loop.fit(tiny_recipe("rendered", changes | {"loop.snapshot_images": 0}), tmp_path / "all", "cpu")
     assert len(np.load(tmp_path / "all" / "snapshots" / "step-0000020.npz")["angles"]) == 12 * 6
 

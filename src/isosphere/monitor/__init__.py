@@ -8,12 +8,12 @@ are computed at once and read in one transfer. One that could not be had is left
 was no backward pass, the slope of a probe whose norms are all alike.
 """
 
-from isosphere.monitor.alarms import alarms, proxy_power
-from isosphere.monitor.figures import FIGURES, norm_figures, norm_record, turn_figures, turned
+from isosphere.monitor.alarms import Episodes, alarms, proxy_power
+from isosphere.monitor.figures import FIGURES, norm_figures, norm_record, recorded, turn_figures, turned
 from isosphere.monitor.lightning import lightning_callback
 from isosphere.monitor.watch import NormMonitor
 
 __all__ = [
-    "FIGURES", "NormMonitor", "alarms", "lightning_callback", "norm_figures", "norm_record", "proxy_power",
-    "turn_figures", "turned",
+    "Episodes", "FIGURES", "NormMonitor", "alarms", "lightning_callback", "norm_figures", "norm_record", "proxy_power",
+    "recorded", "turn_figures", "turned",
 ]  # fmt: skip

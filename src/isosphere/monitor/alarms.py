@@ -15,16 +15,16 @@ WIDE = 0.3
 RADIAL = 0.01
 """Radial share from which a loss pulls at norms: a tenth of the gradient's length. An angular loss has none, by
 Proposition 1; rounding to bfloat16 makes it 1e-6."""
-UNIT = 1e-3
-"""Distance from 1 within which norms are those of a normalised output, with room for bfloat16; training does not get
-there by itself."""
+UNIT = 4e-3
+"""Distance from 1 within which norms are those of a normalised output, by mean and coefficient of variation: bfloat16
+rounds to 2e-3 at most, in practice to a deviation of 1.5e-3 to 1.8e-3; training does not get there by itself."""
 CALM = 10
 """Reads without an alarm's cause after which its episode is over: a figure that hovers about its limit warns once."""
 
 
 def alarms(figures: Record, first_mean: float | None, power: int, constrained: bool) -> Iterator[tuple[str, str]]:
     """Name and words of each alarm for which figures give cause, given the mean norm of the first steps."""
-    if figures["not_finite"]:
+    if figures.get("not_finite"):
         yield "not_finite", (
             f"{figures['not_finite']:.3g} embeddings a step are not finite: lower the learning rate, clip gradients, "
             "or keep the last layer out of half precision; the other figures leave them out"
@@ -54,13 +54,32 @@ def alarms(figures: Record, first_mean: float | None, power: int, constrained: b
         ratio = ((1 + spread) / max(1 - spread, 0.01)) ** power
         yield "spreading", (
             f"norms spread: their coefficient of variation is {spread:.2f}, so an embedding one deviation below the "
-            f"mean turns about {ratio:.2g} times as far as one above it; try SEC, or a larger eta"
+            f"mean turns about {float(f'{ratio:.2g}'):g} times as far as one above it; try SEC, or a larger eta"
         )
     if figures.get("radial_share", 0.0) >= RADIAL and not constrained:
         yield "radial", (
             f"{figures['radial_share']:.0%} of the squared gradient pulls at norms, of an angular loss it is nothing: "
-            "normalise inside the loss, or say constrained=True if norms are held on purpose"
+            "normalise inside the loss, or tell a monitor constrained=True if norms are held on purpose"
         )
+
+
+class Episodes:
+    """Alarms over reads of figures in their order, each told once an episode: until CALM reads without its cause."""
+
+    def __init__(self, power: int, constrained: bool) -> None:
+        self.power, self.constrained = power, constrained
+        self.first_mean: float | None = None
+        self.calm: dict[str, int] = {}  # alarm -> reads since its cause was last seen
+
+    def fresh(self, figures: Record) -> dict[str, str]:
+        """Name and words of the alarms that begin with these figures."""
+        if self.first_mean is None:
+            self.first_mean = figures.get("norm_mean")
+        causes = dict(alarms(figures, self.first_mean, self.power, self.constrained))
+        begun = {name: words for name, words in causes.items() if name not in self.calm}
+        going_on = {name: reads + 1 for name, reads in self.calm.items() if reads < CALM}
+        self.calm = going_on | dict.fromkeys(causes, 0)
+        return begun
 
 
 def proxy_power(optimiser: torch.optim.Optimizer) -> int:

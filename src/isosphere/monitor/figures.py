@@ -50,6 +50,16 @@ def norm_figures(records: Tensor, lr: Tensor | float = 1.0, power: int = 1) -> T
     return torch.stack(found, 1)
 
 
+def recorded(figures: dict[str, float]) -> dict[str, float]:
+    """Figures as records have them: what is not finite is left out, the tangential share stands beside the radial."""
+    found = {name: value for name, value in figures.items() if math.isfinite(value)}
+    if "not_finite" in found:
+        found["not_finite"] = int(found["not_finite"])
+    if "radial_share" in found:
+        found["tangential_share"] = 1 - found["radial_share"]
+    return found
+
+
 def _moments(values: Tensor, counted: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and standard deviation of the values that count, (R, N) twice -> (R,) twice; NaN where none does."""
     count = counted.sum(1)

@@ -7,14 +7,15 @@ from typing import Any
 
 from torch import Tensor
 
-from isosphere.monitor.watch import NormMonitor, numbers
+from isosphere.monitor.watch import NormMonitor, Record, numbers, tell_alarm
 
 
 def lightning_callback(module: str, **settings: Any) -> Any:
     """A PyTorch Lightning callback with a NormMonitor on the output of the named submodule while it trains.
 
-    `settings` are NormMonitor's; the trainer's loggers get what TensorBoard would. Steps are the optimiser's. The
-    submodule may be compiled itself, but not lie inside a compiled one, where hooks are not run.
+    `settings` are NormMonitor's; the trainer's loggers get what TensorBoard would, alarms where they take text. Steps
+    are the optimiser's. The submodule may be compiled itself, but not lie inside a compiled one, where hooks are not
+    run.
     """
     names = ("lightning.pytorch", "pytorch_lightning")
     there = [name for name in names if name in sys.modules] or [name for name in names if find_spec(name.split(".")[0])]
@@ -25,15 +26,22 @@ def lightning_callback(module: str, **settings: Any) -> Any:
         monitor: NormMonitor | None = None
 
         def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+            watched = pl_module.get_submodule(module)  # before there is a monitor: a wrong name leaves nothing to end
             self.monitor = monitor = NormMonitor(trainer.optimizers[0], **settings)
-            for logger in trainer.loggers:
-                monitor.summaries.append(lambda record, to=logger: to.log_metrics(numbers(record), record["step"]))
+
+            def tell(record: Record) -> None:
+                for logger in trainer.loggers:
+                    if numbers(record):
+                        logger.log_metrics(numbers(record), record["step"])
+                    tell_alarm(getattr(logger, "experiment", None), record)
+
+            monitor.summaries.append(tell)
 
             def see(_module: Any, _inputs: Any, output: Tensor) -> None:
                 if trainer.training:
                     monitor(output, trainer.global_step + 1)
 
-            self.handle = pl_module.get_submodule(module).register_forward_hook(see)
+            self.handle = watched.register_forward_hook(see)
 
         def on_train_end(self, trainer: Any, pl_module: Any) -> None:
             self.handle.remove()

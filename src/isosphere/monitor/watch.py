@@ -14,8 +14,8 @@ import torch.distributed as dist
 from torch import Tensor
 
 from isosphere import sphere
-from isosphere.monitor.alarms import CALM, Record, alarms, proxy_power
-from isosphere.monitor.figures import FIGURES, PADDING, norm_figures, pull, turn_figures, turned
+from isosphere.monitor.alarms import Episodes, Record, proxy_power
+from isosphere.monitor.figures import FIGURES, PADDING, norm_figures, pull, recorded, turn_figures, turned
 
 
 class NormMonitor:
@@ -24,7 +24,7 @@ class NormMonitor:
     optimiser    whose first group's learning rate is the alpha of the proxy. Real optimisers move weights, not
                  embeddings: a proxy. What directions do is measured by `probe`.
     file         JSON lines are appended here: {"step", "kind", figures}, kind "train", "test" (no gradient wanted),
-                 "probe" or "alarm".
+                 "probe" or "alarm"; "start" between the lines of another monitor and this one's.
     tensorboard  a SummaryWriter; it gets the mean of each read, since a scalar costs it more than the monitor takes.
     callback     called with each record, a dict as in the file.
     every        steps between reads; a read waits for the device.
@@ -54,7 +54,9 @@ class NormMonitor:
         self.file = None if file is None else Path(file).absolute()  # where it is now: loops change folders
         if self.file is not None and not self.file.parent.is_dir():
             raise FileNotFoundError(f"no folder {self.file.parent} to write {self.file.name} into")
-        self.optimiser, self.every, self.constrained = optimiser, every, constrained
+        if power not in (None, 1, 2):
+            raise ValueError(f"power is 2 (SGD), 1 (Adam) or None (the optimiser's), not {power}")
+        self.optimiser, self.every, self._begun = optimiser, every, False
         self.power = proxy_power(optimiser) if power is None else power
         self.step, self.alarms, self.callback = 0, [], callback
         self.summaries: list[Callable[[Record], None]] = [] if tensorboard is None else [_to_tensorboard(tensorboard)]
@@ -62,8 +64,7 @@ class NormMonitor:
         self._rates = torch.empty(0)  # (every,): their learning rates
         self._waiting: list[tuple[int, str]] = []  # step and kind of its rows that nobody has read yet
         self._read = 0  # rows read before
-        self._first_mean: float | None = None
-        self._episodes: dict[str, int] = {}  # alarm -> reads since its cause was last seen
+        self._episodes = Episodes(self.power, constrained)
         self._probe: tuple[int, Tensor] | None = None
         atexit.register(self.close)  # the last rows, where nobody calls close
 
@@ -124,7 +125,7 @@ class NormMonitor:
         self.flush()
         angles = turned(before[1], after)
         figures = turn_figures(sphere.norms(before[1]), angles)
-        record = {"step": step, "kind": "probe", "since": before[0], **_finite(figures)}
+        record = {"step": step, "kind": "probe", "since": before[0], **recorded(figures)}
         shown = [float(f"{angle:.4g}") if math.isfinite(angle) else None for angle in angles.tolist()]
         self._tell([record | {"angles": shown}], [record])
         return angles
@@ -137,7 +138,10 @@ class NormMonitor:
         self._read += len(waiting)
         rows = norm_figures(self._ring[: len(waiting)], self._rates[: len(waiting)], self.power).tolist()
         self._ring[:, 0], self._ring[:, 1:] = PADDING, torch.nan
-        records = [_record(*told, values) for told, values in zip(waiting, rows, strict=True)]
+        records = [
+            {"step": step, "kind": kind, **recorded(dict(zip(FIGURES, values, strict=True)))}
+            for (step, kind), values in zip(waiting, rows, strict=True)
+        ]
         means = [_means(part) for kind in ("train", "test") if (part := [r for r in records if r["kind"] == kind])]
         self._tell(records, means)
         if means[0]["kind"] == "train":
@@ -151,6 +155,9 @@ class NormMonitor:
     def _tell(self, records: list[Record], summaries: list[Record]) -> None:
         if self.file is not None:
             with open(self.file, "a", encoding="utf-8") as lines:
+                if not self._begun and lines.tell():  # another monitor's lines, whose steps are not ours
+                    lines.write(json.dumps({"step": records[0]["step"], "kind": "start"}) + "\n")
+                self._begun = True
                 lines.writelines(json.dumps(record) + "\n" for record in records)
         for record in records if self.callback is not None else ():
             self.callback(record)
@@ -159,28 +166,14 @@ class NormMonitor:
                 tell(record)
 
     def _watch(self, figures: Record) -> None:
-        if self._first_mean is None:
-            self._first_mean = figures.get("norm_mean")
-        causes = dict(alarms(figures, self._first_mean, self.power, self.constrained))
-        fresh = [name for name in causes if name not in self._episodes]
-        calm = {name: reads + 1 for name, reads in self._episodes.items() if reads < CALM}
-        self._episodes = calm | dict.fromkeys(causes, 0)
-        for name in fresh:
-            record = {"step": figures["step"], "kind": "alarm", "alarm": name, "text": causes[name]}
+        for name, words in self._episodes.fresh(figures).items():
+            record = {"step": figures["step"], "kind": "alarm", "alarm": name, "text": words}
             self.alarms.append(record)
             self._tell([record], [record])
-            warnings.warn(f"step {figures['step']}: {causes[name]}", stacklevel=5)
+            warnings.warn(f"step {figures['step']}: {words}", stacklevel=5)
 
 
 # ---------------------------------------------------------------- records
-
-
-def _record(step: int, kind: str, values: list[float]) -> Record:
-    figures = _finite(dict(zip(FIGURES, values, strict=True)))
-    figures["not_finite"] = int(figures["not_finite"])
-    if "radial_share" in figures:
-        figures["tangential_share"] = 1 - figures["radial_share"]
-    return {"step": step, "kind": kind, **figures}
 
 
 def _means(records: list[Record]) -> Record:
@@ -188,10 +181,6 @@ def _means(records: list[Record]) -> Record:
     names = {name: None for record in records for name in record if name not in ("step", "kind")}
     means = {name: statistics.fmean(record[name] for record in records if name in record) for name in names}
     return {"step": records[-1]["step"], "kind": records[-1]["kind"], **means}
-
-
-def _finite(figures: dict[str, float]) -> dict[str, float]:
-    return {name: value for name, value in figures.items() if math.isfinite(value)}
 
 
 def numbers(record: Record) -> dict[str, float]:
@@ -204,16 +193,23 @@ def _to_tensorboard(writer: Any) -> Callable[[Record], None]:
     def tell(record: Record) -> None:
         for name, value in numbers(record).items():
             writer.add_scalar(name, value, record["step"])
-        if record["kind"] == "alarm":
-            writer.add_text(f"alarm/{record['alarm']}", record["text"], record["step"])
+        tell_alarm(writer, record)
 
     return tell
+
+
+def tell_alarm(writer: Any, record: Record) -> None:
+    """An alarm as text, where the writer takes text."""
+    if record["kind"] == "alarm" and hasattr(writer, "add_text"):
+        writer.add_text(f"alarm/{record['alarm']}", record["text"], record["step"])
 
 
 def _checked(embeddings: Tensor) -> Tensor:
     if not isinstance(embeddings, Tensor) or embeddings.ndim != 2:
         shape = tuple(embeddings.shape) if isinstance(embeddings, Tensor) else type(embeddings).__name__
         raise ValueError(f"NormMonitor watches embeddings of shape (N, D), not {shape}")
+    if not embeddings.is_floating_point():
+        raise ValueError(f"NormMonitor watches embeddings of floating point, not {embeddings.dtype}")
     return embeddings
 
 

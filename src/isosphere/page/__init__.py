@@ -7,29 +7,33 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from isosphere.page.gallery import gallery_section
-from isosphere.page.markup import embedded, text
+from isosphere.page.markup import embedded, folded, text
+from isosphere.page.recipes import recipes_section
 from isosphere.page.results import results_section
-from isosphere.page.runs import recipes_section, run_sections
+from isosphere.page.runs import run_sections
 from isosphere.page.sources import read_sources
 
 HERE = Path(__file__).parent
+NAMES = 4  # in the heading; the others are folded
 
 
 def write_page(sources: Sequence[Path], out: Path) -> Path:
-    """Write the page about run folders and results files to `out`; whatever a source lacks is told on the page."""
+    """Write the page about run folders, monitors' files and results files to `out`; what one lacks is told on it."""
     if out.is_dir() or not out.parent.is_dir():
         raise ValueError(f"the page must be a file in a folder that exists, not {out}")
     runs, tables = read_sources([Path(source) for source in sources])
     gallery, shown = gallery_section(runs)
     sections = [*run_sections(runs), gallery, recipes_section(runs)] if runs else []
     sections += [results_section(results, f"table{number}") for number, results in enumerate(tables)]
-    names = ", ".join([run.name for run in runs] + [results.name for results in tables])
+    names = [run.name for run in runs] + [results.name for results in tables]
+    more = len(names) - NAMES
     script = (HERE / "page.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     parts = {
-        "title": text(f"{names} - isosphere"),
+        "title": text(f"{', '.join(names[:NAMES])}{f' and {more} more' if more > 0 else ''} - isosphere"),
         "heading": text(_heading(len(runs), len(tables))),
-        "names": text(names),
+        "names": f"<p>{text(', '.join(names[:NAMES]))}</p>"
+        + (folded(f"and {more} more", f"<p>{text(', '.join(names[NAMES:]))}</p>") if more > 0 else ""),
         "policy": f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'",
         "style": (HERE / "page.css").read_text(encoding="utf-8"),
         "menu": _menu(sections),

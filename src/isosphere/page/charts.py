@@ -36,8 +36,15 @@ def legend(names: Sequence[str]) -> str:
     return f'<ul class="legend">{"".join(items)}</ul>'
 
 
-def line_chart(title: str, x_name: str, series: Sequence[Series], log: bool = False, level: float | None = None) -> str:
-    """Lines over a common x, y linear or logarithmic, with a dotted line at `level`; nothing without two points."""
+def line_chart(
+    title: str,
+    x_name: str,
+    series: Sequence[Series],
+    log: bool = False,
+    level: float | None = None,
+    log_x: bool = False,
+) -> str:
+    """Lines over a common x, both axes linear or logarithmic, a dotted line at `level`; nothing without two points."""
     series = [_thinned(one, log) for one in series]
     series = [one for one in series if one.points]
     if max((len(one.points) for one in series), default=0) < 2:
@@ -45,14 +52,14 @@ def line_chart(title: str, x_name: str, series: Sequence[Series], log: bool = Fa
     xs = [x for one in series for x, _ in one.points]
     ys = [y for one in series for _, y in one.points] + [y for one in series for _, *ends in one.band for y in ends]
     y_low, y_high = _padded(min(ys), max(ys), log, level)
-    x_low, x_high = min(xs), max(xs)
+    x_low, x_high = (min(xs) / 1.2, max(xs) * 1.2) if log_x else (min(xs), max(xs))
 
     def place(x: float, y: float) -> str:
         share = math.log(y / y_low) / math.log(y_high / y_low) if log else (y - y_low) / (y_high - y_low)
-        along = (x - x_low) / (x_high - x_low or 1)
+        along = math.log(x / x_low) / math.log(x_high / x_low) if log_x else (x - x_low) / (x_high - x_low or 1)
         return f"{LEFT + along * (RIGHT - LEFT):.1f} {BOTTOM - share * (BOTTOM - TOP):.1f}"
 
-    drawn = [_y_axis(y_low, y_high, log, place, x_low), _x_axis(x_low, x_high, x_name, place, y_low)]
+    drawn = [_y_axis(y_low, y_high, log, place, x_low), _x_axis(x_low, x_high, log_x, x_name, place, y_low)]
     if level is not None:
         drawn.append(f'<path class="level" d="M{place(x_low, level)}L{place(x_high, level)}"/>')
     for one in series:
@@ -66,7 +73,7 @@ def line_chart(title: str, x_name: str, series: Sequence[Series], log: bool = Fa
         line = f'<path class="line" d="M{"L".join(places)}"{_dash(one.style)}/>'
         drawn.append(f'<g class="{_colour(one.style)}">{line}{marks}</g>')
     data = {
-        "box": [LEFT, RIGHT, TOP, BOTTOM], "x": [x_low, x_high], "y": [y_low, y_high], "log": log, "name": x_name,
+        "box": [LEFT, RIGHT, TOP, BOTTOM], "x": [x_low, x_high], "log_x": log_x, "name": x_name,
         "series": [{"name": one.name, "style": one.style % 8, "points": one.points} for one in series],
     }  # fmt: skip
     ends = "; ".join(f"{one.name} ends at {number(one.points[-1][1])}" for one in series)
@@ -145,9 +152,12 @@ def _figure(title: str, told: str, height: float, drawn: str, data: object = Non
 def _thinned(one: Series, log: bool) -> Series:
     """At most POINTS points, evenly picked, of four digits; above zero where the axis is logarithmic."""
     points = [(x, float(f"{y:.4g}")) for x, y in one.points if math.isfinite(y) and (y > 0 or not log)]
-    if len(points) > POINTS:
-        points = [points[round(i * (len(points) - 1) / (POINTS - 1))] for i in range(POINTS)]
-    return Series(one.name, one.style, [(float(f"{x:.6g}"), y) for x, y in points], one.band)
+    band = [(x, low, high) for x, low, high in one.band if low > 0 or not log]
+    return Series(one.name, one.style, [(float(f"{x:.6g}"), y) for x, y in _some(points)], _some(band))
+
+
+def _some(items: list) -> list:
+    return [items[round(i * (len(items) - 1) / (POINTS - 1))] for i in range(POINTS)] if len(items) > POINTS else items
 
 
 def _padded(low: float, high: float, log: bool, level: float | None) -> tuple[float, float]:
@@ -166,7 +176,7 @@ def _ticks(low: float, high: float, about: int = 5) -> list[float]:
     size = 10 ** math.floor(math.log10(rough))
     step = next(size * factor for factor in (1, 2, 5, 10) if size * factor >= rough)
     count = math.floor(high / step + 1e-9) - math.ceil(low / step - 1e-9) + 1
-    return [round((math.ceil(low / step - 1e-9) + i) * step, 12) for i in range(count)]
+    return [float(f"{(math.ceil(low / step - 1e-9) + i) * step:.12g}") for i in range(count)]
 
 
 def _log_ticks(low: float, high: float) -> list[float]:
@@ -187,9 +197,9 @@ def _y_axis(low: float, high: float, log: bool, place, x_low: float) -> str:
     return "".join(drawn)
 
 
-def _x_axis(low: float, high: float, name: str, place, y_low: float) -> str:
+def _x_axis(low: float, high: float, log: bool, name: str, place, y_low: float) -> str:
     drawn = [f'<path class="axis" d="M{LEFT} {BOTTOM}H{RIGHT}"/>']
-    for tick in _ticks(low, high) if high > low else [low]:
+    for tick in (_log_ticks if log else _ticks)(low, high) if high > low else [low]:
         x = place(tick, y_low).split()[0]
         drawn.append(f'<text class="middle" x="{x}" y="{BOTTOM + 16}">{number(tick)}</text>')
     drawn.append(f'<text class="middle" x="{(LEFT + RIGHT) / 2}" y="{BOTTOM + 34}">{text(name)}</text>')

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from PIL import Image
 
+from isosphere.figures.runs import locate
 from isosphere.page.markup import listed, note, section, table, text
 from isosphere.page.sources import UNREADABLE, Embedded, Run
 from isosphere.sphere import directions, products
@@ -24,11 +25,13 @@ Members = list[tuple[int, Run]]  # each with its style
 
 
 class Nearest(NamedTuple):
-    """Neighbours' indices and cosines (Q, K), and the nearest wrong image's lead over the nearest right (Q,)."""
+    """Neighbours' indices and cosines (Q, K), the nearest wrong image's lead over the nearest right (Q,), and which
+    queries (Q,) have no right image at all."""
 
     indices: np.ndarray
     cosines: np.ndarray
     lead: np.ndarray
+    alone: np.ndarray
 
 
 class Pictures(NamedTuple):
@@ -54,7 +57,7 @@ def gallery_section(runs: Sequence[Run]) -> tuple[str, list[dict[str, Any]]]:
         if content:
             parts.append(f'<div class="gallery" data-group="{len(shown)}"></div>{_without_script(content)}')
             shown.append(content)
-    if runs and not groups:
+    if not groups and not all(run.watched for run in runs):
         parts.append(note("No run has test embeddings, so there is nothing to retrieve."))
     return section("gallery", "Retrievals", *parts), shown
 
@@ -85,7 +88,8 @@ def _gallery(members: Members, budget: int) -> tuple[dict[str, Any], list[str]]:
         images |= {i: base64.b64encode(image).decode() for i, image in fresh.items()}
         kept.append(row)
     if not kept:
-        return {}, ["There is no gallery: the images cannot be read at the paths in test_paths.txt."]
+        told = "the images cannot be read at the paths in test_paths.txt, seen from the recipe's data.root"
+        return {}, [f"There is no gallery: {told}."]
     rows = [row for row in sample if row in kept] + [row for row in worst if row in kept and row not in sample]
     content = {
         "runs": [{"name": run.name, "style": style % 8} for style, run in members],
@@ -94,7 +98,7 @@ def _gallery(members: Members, budget: int) -> tuple[dict[str, Any], list[str]]:
         "images": images,
         "queries": [
             {"image": int(candidates[row]), "sample": row in sample, "worst": worst.index(row) if row in worst else -1,
-             "hits": [_hits(one, row) for one in found]} for row in rows
+             "alone": bool(found[0].alone[row]), "hits": [_hits(one, row) for one in found]} for row in rows
         ],
     }  # fmt: skip
     return content, _said(len(queries), len(candidates), content["queries"], unread)
@@ -107,6 +111,8 @@ def _said(total: int, looked_at: int, shown: list[dict[str, Any]], unread: int) 
         f"errors of {looked_at} looked at (where in any run the nearest wrong image leads the nearest right by most).",
         f"Each has its {NEIGHBOURS} nearest images by cosine, itself left out. No more, to keep the page small.",
     ]
+    alone = sum(query["alone"] for query in shown)
+    said += [f"{alone} of them have no other image of their class: none can be right or wrong."] if alone else []
     return said + ([f"{unread} queries are left out because images cannot be read."] if unread else [])
 
 
@@ -117,7 +123,7 @@ def nearest(embedded: Embedded, candidates: np.ndarray, count: int = NEIGHBOURS)
     """The nearest images of some queries (Q,) of a test set, by cosine, in blocks of rows."""
     unit, labels = directions(torch.from_numpy(embedded.embeddings)), torch.from_numpy(embedded.labels)
     asked = torch.from_numpy(embedded.is_query)
-    indices, cosines, leads = [], [], []
+    indices, cosines, leads, alone = [], [], [], []
     for rows in torch.from_numpy(candidates).split(256):
         scores = products(unit[rows], unit)  # (B, N)
         scores[torch.arange(len(rows)), rows] = -torch.inf
@@ -127,10 +133,11 @@ def nearest(embedded: Embedded, candidates: np.ndarray, count: int = NEIGHBOURS)
         right, wrong = (scores.masked_fill(~mask, -torch.inf).amax(1) for mask in (same, ~same))
         # Without any right image an error is not the model's; without any wrong one there is none.
         leads.append(torch.where(right.isfinite() & wrong.isfinite(), wrong - right, -torch.inf))
+        alone.append(~right.isfinite())
         values, places = scores.topk(min(count, len(labels) - 1), 1)
         indices.append(places)
         cosines.append(values)
-    return Nearest(*(torch.cat(parts).numpy() for parts in (indices, cosines, leads)))
+    return Nearest(*(torch.cat(parts).numpy() for parts in (indices, cosines, leads, alone)))
 
 
 def chosen(lead: np.ndarray) -> tuple[list[int], list[int]]:
@@ -184,16 +191,15 @@ def _packed(path: Path, run: Run) -> Pictures:
 
 
 def _paths(path: Path, run: Run) -> Pictures:
-    """Lines of a path, as it is or below the recipe's data.root, and after a tab the class, else its folder is it."""
+    """Lines of a path, which `locate` finds, and after a tab the class, else its folder is it."""
     lines = [line.split("\t") for line in path.read_text(encoding="utf-8").splitlines()]
     if len(lines) != len(run.embedded.labels):
         raise ValueError(f"it has {len(lines)} lines for {len(run.embedded.labels)} embeddings")
     data = run.recipe.get("data")
-    root = Path(str(data.get("root") or ".") if isinstance(data, dict) else ".")
+    root = str(data.get("root") or "") if isinstance(data, dict) else ""
 
     def thumbnail(index: int) -> bytes:
-        place = Path(lines[index][0])
-        with Image.open(place if place.is_file() else root / place) as image:
+        with Image.open(locate(lines[index][0], root, run.folder)) as image:
             image.draft("RGB", (2 * PIXELS, 2 * PIXELS))
             return encoded(image.convert("RGB"))
 
@@ -225,6 +231,7 @@ def _without_script(content: dict[str, Any]) -> str:
         for hits in query["hits"]:
             for index, cosine in hits[:1] or [(None, "-")]:
                 right = "right" if labels.get(index) == labels[query["image"]] else "wrong"
+                right = "no other image of its class" if query["alone"] else right
                 row += [f"{names[labels[index]]} ({right})" if hits else "-", cosine]
         rows.append(row)
     head = ["query", "class"] + [title for run in content["runs"] for title in (f"nearest in {run['name']}", "cosine")]

@@ -76,7 +76,9 @@ addEventListener("keydown", (event) => { if (event.key === "Escape") hideTip(); 
 const brief = (value) => (Math.abs(value) >= 1000 && Math.abs(value) < 1e6 ? value.toFixed(0) : Number(value.toPrecision(4)).toString());
 for (const svg of document.querySelectorAll("svg[data-chart]")) {
   const chart = JSON.parse(svg.dataset.chart);
-  const [left, right] = chart.box, [, , top, bottom] = chart.box, [low, high] = chart.x;
+  const [left, right, top, bottom] = chart.box, [low, high] = chart.x;
+  const share = (x) => (chart.log_x ? Math.log(x / low) / Math.log(high / low) : (x - low) / (high - low || 1));
+  const place = (x) => left + share(x) * (right - left);
   const xs = [...new Set(chart.series.flatMap((one) => one.points.map((point) => point[0])))].sort((a, b) => a - b);
   const cursor = document.createElementNS("http://www.w3.org/2000/svg", "path");
   cursor.setAttribute("class", "cursor");
@@ -84,8 +86,7 @@ for (const svg of document.querySelectorAll("svg[data-chart]")) {
   let at = xs.length - 1;
   const nearest = (values, wanted, of) => values.reduce((best, one) => (Math.abs(of(one) - wanted) < Math.abs(of(best) - wanted) ? one : best));
   const show = (x, clientX, clientY) => {
-    const along = left + ((x - low) / (high - low || 1)) * (right - left);
-    cursor.setAttribute("d", `M${along} ${top}V${bottom}`);
+    cursor.setAttribute("d", `M${place(x)} ${top}V${bottom}`);
     const lines = chart.series.map((one) => {
       const [where, value] = nearest(one.points, x, (point) => point[0]);
       return `${one.name}: ${brief(value)}${where === x ? "" : ` (at ${brief(where)})`}`;
@@ -94,15 +95,13 @@ for (const svg of document.querySelectorAll("svg[data-chart]")) {
   };
   const showAt = () => {
     const frame = svg.getBoundingClientRect();
-    const along = left + ((xs[at] - low) / (high - low || 1)) * (right - left);
-    show(xs[at], frame.left + (along / 400) * frame.width, frame.top + frame.height / 3);
+    show(xs[at], frame.left + (place(xs[at]) / 400) * frame.width, frame.top + frame.height / 3);
   };
   const leave = () => { cursor.removeAttribute("d"); hideTip(); };
   const follow = (event) => {
     const frame = svg.getBoundingClientRect();
     const along = ((event.clientX - frame.left) / frame.width) * 400;
-    const wanted = low + ((along - left) / (right - left)) * (high - low);
-    at = xs.indexOf(nearest(xs, wanted, (x) => x));
+    at = xs.indexOf(nearest(xs, along, place));
     show(xs[at], event.clientX, event.clientY);
   };
   svg.addEventListener("pointermove", follow);
@@ -123,12 +122,14 @@ const PER_PAGE = 6;
 const showGallery = (place, group) => {
   const source = (index) => `data:image/webp;base64,${group.images[index]}`;
   const className = (index) => group.names[group.labels[index]];
-  const isRight = (query, hits) => hits.length > 0 && group.labels[hits[0][0]] === group.labels[query.image];
+  const ofClass = (query, index) => group.labels[index] === group.labels[query.image];
+  const isRight = (query, hits) => hits.length > 0 && ofClass(query, hits[0][0]);
+  const verdict = (query, index) => (query.alone ? ["alone", "○", "not of its class"] : ofClass(query, index) ? ["right", "✓", "right"] : ["wrong", "✗", "wrong"]);
   const filters = {
     "all shown": () => true,
     "evenly spread": (query) => query.sample,
     "worst errors": (query) => query.worst >= 0,
-    "first is wrong in a run": (query) => query.hits.some((hits) => !isRight(query, hits)),
+    "first is wrong in a run": (query) => !query.alone && query.hits.some((hits) => !isRight(query, hits)),
   };
   if (group.runs.length > 1) {
     filters["runs disagree on the first"] = (query) => new Set(query.hits.map((hits) => isRight(query, hits))).size > 1;
@@ -149,12 +150,11 @@ const showGallery = (place, group) => {
   let page = 0;
 
   const hit = (query, [index, cosine]) => {
-    const right = group.labels[index] === group.labels[query.image];
-    const told = `${right ? "right" : "wrong"}: ${className(index)}, cosine ${cosine.toFixed(3)}`;
-    const image = make("img", { src: source(index), alt: told });
-    const mark = make("p", { "aria-hidden": "true" }, `${right ? "✓" : "✗"} ${cosine.toFixed(2)}`);
-    const item = make("li", { class: right ? "hit right" : "hit", tabindex: "0" }, image, mark);
-    const lines = [`${right ? "✓ right" : "✗ wrong"}: ${className(index)}`, `label ${group.labels[index]}, image ${index}`, `cosine ${cosine.toFixed(4)}`];
+    const [kind, sign, words] = verdict(query, index);
+    const image = make("img", { src: source(index), alt: `${words}: ${className(index)}, cosine ${cosine.toFixed(3)}` });
+    const mark = make("p", { "aria-hidden": "true" }, `${sign} ${cosine.toFixed(2)}`);
+    const item = make("li", { class: `hit ${kind}`, tabindex: "0" }, image, mark);
+    const lines = [`${sign} ${words}: ${className(index)}`, `label ${group.labels[index]}, image ${index}`, `cosine ${cosine.toFixed(4)}`];
     item.addEventListener("pointermove", (event) => showTip(lines, event.clientX, event.clientY));
     item.addEventListener("pointerleave", unlessTouched(hideTip));
     item.addEventListener("focus", () => {
@@ -172,7 +172,7 @@ const showGallery = (place, group) => {
       answers.append(make("h4", { class: `s${run.style}` }, run.name));
       answers.append(make("ol", { class: "hits" }, ...query.hits[number].map((found) => hit(query, found))));
     });
-    const why = query.worst >= 0 ? `, worst error no. ${query.worst + 1}` : "";
+    const why = query.alone ? ", no other image of its class" : query.worst >= 0 ? `, worst error no. ${query.worst + 1}` : "";
     const title = make("h3", {}, `${name} (image ${query.image}${why})`);
     return make("article", { class: "query" }, title, make("div", { class: "body" }, asked, answers));
   };

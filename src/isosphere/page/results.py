@@ -6,14 +6,17 @@ from typing import Any
 
 import numpy as np
 
+from isosphere.page.changes import arm_changes
 from isosphere.page.charts import Series, interval_chart, legend, line_chart
-from isosphere.page.markup import folded, note, number, percent, section, table
-from isosphere.page.runs import caption, differing, metric_names
-from isosphere.page.sources import Results
+from isosphere.page.markup import folded, listed, note, number, percent, section, table
+from isosphere.page.metrics import caption, metric_names
+from isosphere.page.recipes import differing, learned
+from isosphere.page.sources import Results, numbers
 from isosphere.recipes.tables import printed
 from isosphere.tables import PRIMARY, Difference, pooled, spread
 
 Records = Sequence[dict[str, Any]]
+RATES = ("seed", "optimiser.lr", "optimiser.backbone_lr", "optimiser.class_lr")
 HELD_OUT = "tuning trials, judged on held-out training classes; metrics in %"
 
 
@@ -23,7 +26,8 @@ def results_section(results: Results, place: str) -> str:
     if results.runs:
         arms, groups = in_order(results.runs), grouped(results.runs)
         found = differences(results.runs, arms)
-        parts += [over_seeds(groups), legend(arms), '<div class="charts">', means_chart(groups, arms)]
+        parts += [listed(arm_changes(results.runs, arms)), over_seeds(groups), legend(arms), '<div class="charts">']
+        parts += [rates_chart(groups, arms), means_chart(groups, arms)]
         parts += [differences_chart(found, arms), "</div>", differences_table(found)]
         parts += [_printed(results.name, groups), _curves(groups, arms), _recipes(groups)]
     else:
@@ -90,6 +94,28 @@ def means_chart(groups: dict[tuple[str, str], Records], arms: Sequence[str]) -> 
             bar = (arm, arms.index(arm), float(np.mean(values)), min(values), max(values), spread(values))
             cells.setdefault(cell, []).append(bar)
     return interval_chart(f"{title}, %: mean, least and greatest of the seeds", list(cells.items()))
+
+
+def rates_chart(groups: dict[tuple[str, str], Records], arms: Sequence[str]) -> str:
+    """The first metric of every arm by learning rate, where its cells differ in nothing else; seeds as a band."""
+    metrics = metric_names([record["last"] for found in groups.values() for record in found])
+    if not metrics:
+        return ""
+    name, title = next(iter(metrics.items()))
+    series = []
+    for style, arm in enumerate(arms):
+        records = [record for (_, its), found in groups.items() if its == arm for record in found]
+        if any(learned(record["recipe"], *RATES) != learned(records[0]["recipe"], *RATES) for record in records):
+            return ""
+        rates: dict[float, list[float]] = {}
+        for record in records:
+            rate = numbers(record["recipe"].get("optimiser")).get("lr", 0)
+            if rate > 0 and name in record["last"]:
+                rates.setdefault(rate, []).append(100 * record["last"][name])
+        points = [(rate, float(np.mean(values))) for rate, values in sorted(rates.items())]
+        series.append(Series(arm, style, points, [(rate, min(its), max(its)) for rate, its in sorted(rates.items())]))
+    told = f"{title}, %, by learning rate: mean, least to greatest of the seeds"
+    return line_chart(told, "learning rate of the head", series, log_x=True)
 
 
 # ---------------------------------------------------------------- differences

@@ -1,4 +1,4 @@
-"""What a page is made from, read leniently: run folders, whole or half-written, and results of `reproduce`."""
+"""What a page is made from, read leniently: run folders, files of a NormMonitor, and results of `reproduce`."""
 
 import json
 import math
@@ -19,11 +19,12 @@ RUN_FILES = ("recipe.json", "run.json", "metrics.jsonl", "result.json")
 
 @dataclass
 class Snapshot:
-    """Norms (N,) of some training images, and the angles (N,) in degrees that they turned since the one before."""
+    """Norms (N,) of some training images, and the angles (N,) in degrees that they turned since step `since`."""
 
     step: int
-    norms: np.ndarray
+    norms: np.ndarray | None  # a monitor's probe keeps none
     angles: np.ndarray | None
+    since: int | None = None
 
 
 @dataclass
@@ -38,7 +39,7 @@ class Embedded:
 
 @dataclass
 class Run:
-    """A run folder as far as it is there; `missing` says in sentences what is not."""
+    """A run folder as far as it is there, or a run in a monitor's file; `missing` says in sentences what is not."""
 
     name: str
     folder: Path
@@ -48,12 +49,13 @@ class Run:
     last: dict[str, float] = field(default_factory=dict)
     oracle: dict[str, float] = field(default_factory=dict)
     finished: bool = False
+    watched: bool = False  # by a NormMonitor, in a loop that is not ours
     snapshots: list[Snapshot] = field(default_factory=list)
     embedded: Embedded | None = None
     missing: list[str] = field(default_factory=list)
 
     def course(self, kind: str, name: str) -> list[tuple[float, float]]:
-        """(step, value) of every line of a kind, "train" or "test", that has a finite value of that name."""
+        """(step, value) of every line of a kind, as "train" or "test", that has a finite value of that name."""
         return [(line["step"], line[name]) for line in self.lines if line["kind"] == kind and name in line]
 
 
@@ -67,14 +69,24 @@ class Results:
 
 
 def read_sources(paths: Iterable[Path]) -> tuple[list[Run], list[Results]]:
-    """The run folders and results files among the paths, each once; a path that is neither is refused."""
+    """The runs of folders and monitors' files, and the results files, each once; any other path is refused."""
     paths = list({path.resolve(): path for path in paths}.values())
     if not paths:
-        raise ValueError("name a run folder or a results file to report on")
-    folders = [path for path in paths if path.is_dir()]
-    files = [path for path in paths if not path.is_dir()]
-    names = _names(folders)
-    return [read_run(folder, names[folder]) for folder in folders], [read_results(path) for path in files]
+        raise ValueError("name a run folder, a file of a NormMonitor or a results file to report on")
+    names = _names([path for path in paths if path.is_dir() or _has_records(path)])
+    runs = []
+    for path, name in names.items():
+        runs += [read_run(path, name)] if path.is_dir() else read_records(path, name)
+    return runs, [read_results(path) for path in paths if path not in names]
+
+
+def _has_records(path: Path) -> bool:
+    """Whether a file has a JSON object of some kind in its first line, as a NormMonitor's has."""
+    try:
+        with open(path, encoding="utf-8") as lines:
+            return "kind" in json.loads(next(lines, ""))
+    except (OSError, ValueError, TypeError):
+        return False
 
 
 def _names(folders: list[Path]) -> dict[Path, str]:
@@ -149,7 +161,8 @@ def _lines(path: Path, missing: list[str]) -> list[dict[str, Any]]:
     for text in path.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
             line = json.loads(text)
-            lines.append({"kind": line["kind"], "step": int(line["step"])} | numbers(line))
+            words = {name: line[name] for name in ("alarm", "text", "angles") if name in line}
+            lines.append({"kind": line["kind"], "step": int(line["step"])} | numbers(line) | words)
         except (ValueError, KeyError, TypeError):
             bad += 1
     if bad:
@@ -158,17 +171,20 @@ def _lines(path: Path, missing: list[str]) -> list[dict[str, Any]]:
 
 
 def _snapshots(folder: Path, missing: list[str]) -> list[Snapshot]:
-    found, bad = [], []
+    found, bad, before = [], [], None
     for path in sorted(folder.glob("step-*.npz")):
+        step = int(path.stem.split("-")[1])
         try:
             with np.load(path, allow_pickle=False) as arrays:
                 norms = arrays["norms"].astype(float)
                 angles = arrays["angles"].astype(float) if "angles" in arrays else None
                 if not len(norms) or not np.isfinite(norms if angles is None else norms + angles).all():
                     raise ValueError("not finite")
-                found.append(Snapshot(int(path.stem.split("-")[1]), norms, angles))
+                since = int(arrays["since"]) if "since" in arrays else before  # an older file does not say
+                found.append(Snapshot(step, norms, angles, since))
         except UNREADABLE:
             bad.append(path.name)
+        before = step
     if bad:
         missing.append(f"snapshots that cannot be read: {', '.join(bad)}")
     if not any(snapshot.angles is not None for snapshot in found):
@@ -196,6 +212,33 @@ def _embedded(path: Path, missing: list[str]) -> Embedded | None:
     return Embedded(embeddings, labels.astype(np.int64), classes, is_query)
 
 
+# ---------------------------------------------------------------- a file of a monitor
+
+
+def read_records(path: Path, name: str) -> list[Run]:
+    """The runs that wrote to a NormMonitor's file, parted where one started."""
+    missing: list[str] = []
+    parts: list[list[dict[str, Any]]] = [[]]
+    for line in _lines(path, missing):
+        if line["kind"] == "start":
+            parts.append([])
+        else:
+            parts[-1].append(line)
+    parts = [part for part in parts if part]
+    runs = []
+    for number, lines in enumerate(parts, 1):
+        title = name if len(parts) == 1 else f"{name}, run {number} of {len(parts)}"
+        run = Run(title, path.parent, lines=lines, watched=True, missing=missing)
+        trained = [line for line in lines if line["kind"] == "train"]
+        run.last = {key: value for key, value in numbers(trained[-1] if trained else {}).items() if key[:5] == "norm_"}
+        for line in lines:
+            if line["kind"] == "probe" and isinstance(line.get("angles"), list):
+                angles = np.degrees([angle for angle in line["angles"] if isinstance(angle, (int, float))])
+                run.snapshots += [Snapshot(line["step"], None, angles, line.get("since"))] if len(angles) else []
+        runs.append(run)
+    return runs
+
+
 # ---------------------------------------------------------------- results of reproduce
 
 
@@ -207,7 +250,7 @@ def read_results(path: Path) -> Results:
         held = json.loads(path.read_text(encoding="utf-8"))
         kinds = [[_record(record, path.stem) for record in held.get(kind, [])] for kind in ("runs", "trials")]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{path} is not a file of results of `isosphere reproduce`: {error!r}") from error
+        raise ValueError(f"{path} is not a file of results of `isosphere reproduce` or of norms: {error!r}") from error
     if not any(kinds):
         raise ValueError(f"{path} holds no runs")
     return Results(path.stem, *kinds)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from isosphere.recipes import options, schema
@@ -69,12 +70,21 @@ class Journal:
 
     def write(self, step: int, kind: str, values: dict[str, float]) -> None:
         """Append one line; `kind` is "train" or "test"."""
-        if not self.active:
-            return
-        self.lines.write(json.dumps({"step": step, "kind": kind, **values}) + "\n")
-        self.lines.flush()
+        self._append({"step": step, "kind": kind, **values})
         for name, value in values.items() if self.events is not None else ():
             self.events.add_scalar(f"{kind}/{name}", value, step)
+
+    def alarm(self, step: int, name: str, words: str) -> None:
+        """Append an alarm, and say it."""
+        self._append({"step": step, "kind": "alarm", "alarm": name, "text": words})
+        self.say(f"[bold]step {step:>6}  {escape(words)}[/bold]")
+        if self.events is not None:
+            self.events.add_text(f"alarm/{name}", words, step)
+
+    def _append(self, record: dict[str, Any]) -> None:
+        if self.active:
+            self.lines.write(json.dumps(record) + "\n")
+            self.lines.flush()
 
     def advance(self, step: int, note: str = "") -> None:
         """Move the bar; a note replaces the one beside it."""
@@ -82,7 +92,7 @@ class Journal:
 
     def say(self, text: str) -> None:
         """A line above the bar, which also a log file gets."""
-        self.console.print(text, highlight=False)
+        self.console.print(text, highlight=False, soft_wrap=True)
 
     def snapshot(self, step: int, indices: torch.Tensor, norms: torch.Tensor, directions: torch.Tensor) -> None:
         """Norms of a fixed subset of the training images, and the angle in degrees that each turned since the last."""
@@ -96,6 +106,7 @@ class Journal:
             # The chord keeps small angles exact, where the arc cosine of a product near 1 does not.
             chords = np.linalg.norm(now - np.load(before), axis=1)
             arrays["angles"] = np.degrees(2 * np.arcsin(np.minimum(chords / 2, 1))).astype(np.float32)
+            arrays["since"] = np.array(step - every)
         np.savez_compressed(folder / f"step-{step:07d}.npz", **arrays)
         np.save(folder / f"directions-{step:07d}.npy", now)
         # Two are kept, for a run that is resumed from a checkpoint before this snapshot; all would be large.
@@ -113,7 +124,8 @@ class Journal:
         np.savez_compressed(self.folder / "test_embeddings.npz", scale=scale, classes=names, **arrays)
         paths = getattr(images, "images", images).paths
         if paths is not None:
-            (self.folder / "test_paths.txt").write_text("\n".join(paths) + "\n", encoding="utf-8")
+            lines = [below(Path(path), Path(self.recipe.data.root)) for path in paths]
+            (self.folder / "test_paths.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
         elif images.pixels is not None and images.pixels.numel() <= THUMBNAILS:
             np.savez_compressed(self.folder / "test_thumbnails.npz", pixels=images.pixels.cpu().numpy())
 
@@ -124,15 +136,14 @@ class Journal:
         self.advance(step, told.split("  ")[0])
         self.say(f"step {step:>6}  {told}  norm {found['norm_mean']:.3g} (variance {found['norm_variance']:.3g})")
 
-    def tests(self) -> list[dict[str, Any]]:
-        """All evaluations so far, also those before a resume."""
-        lines = (self.folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-        return [entry for entry in map(json.loads, lines) if entry["kind"] == "test"]
+    def entries(self, kind: str) -> list[dict[str, Any]]:
+        """All lines of a kind so far, also those before a resume."""
+        lines = (self.folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines() if self.active else ()
+        return [entry for entry in map(json.loads, lines) if entry["kind"] == kind]
 
     def result(self, last: dict[str, float], seconds: float, headline: str, deviation: str = "") -> dict[str, Any]:
         """Write and return result.json: the last evaluation, the best (picked on test: an oracle), and the run."""
-        tests = self.tests()
-        best = max(tests, key=lambda entry: entry[headline])
+        best = max(self.entries("test"), key=lambda entry: entry[headline])
         result = {
             "recipe": options.to_dict(self.recipe),
             "last": last,
@@ -142,6 +153,8 @@ class Journal:
             **self.environment,
         }
         write_json(self.folder / "result.json", result)
+        for path in self.folder.glob("snapshots/directions-*.npy"):  # they served the angles, which are kept
+            path.unlink()
         return result
 
 
@@ -178,6 +191,12 @@ def git_revision() -> str | None:
         return ask("rev-parse", "HEAD") + ("+" if ask("status", "--porcelain", "--", ".") else "")
     except (OSError, subprocess.CalledProcessError):
         return None
+
+
+def below(path: Path, root: Path) -> str:
+    """A path as seen from the data's root, a folder or a CSV in one, so that both may move; one elsewhere as it is."""
+    folder = root.parent if root.is_file() else root
+    return str(path.relative_to(folder) if path.is_relative_to(folder) else path)
 
 
 def write_json(path: Path, values: Any) -> None:

@@ -20,6 +20,7 @@ from isosphere.data.feed import Batch, loader
 from isosphere.data.packed import PackedSet
 from isosphere.data.samplers import ClassBatches, ShuffledBatches
 from isosphere.data.two_views import ContrastiveView
+from isosphere.monitor import Episodes, proxy_power, recorded
 from isosphere.recipes import schema
 from isosphere.recipes.losses import ArcFace, CosFace, NormFace, NTXent, PairLoss, SphereFace
 from isosphere.sphere import directions, norms
@@ -141,6 +142,9 @@ def _train(run: Run, journal: Journal, caught: list[int]) -> dict[str, float]:
     if run.step == loop.steps:  # a finished run whose result was lost
         return _evaluate(run, journal, final=True, write=False)
     last: dict[str, float] = {}
+    episodes = Episodes(proxy_power(run.optimiser), constrained=False)  # the radial share is the criterion's alone
+    for line in journal.entries("train"):  # of before a resume, so that alarms go on as they would have
+        episodes.fresh(line)
     for batch in training_feed(run):
         found = train_step(run, batch.images, batch.labels)
         run.step += 1
@@ -148,8 +152,10 @@ def _train(run: Run, journal: Journal, caught: list[int]) -> dict[str, float]:
         if run.step % loop.log_every == 0 or run.device.type == "cpu":
             _stop_if_not_finite(run, found)
         if run.step % loop.log_every == 0:
-            values = {name: float(value) for name, value in found.items()}
+            values = recorded(dict(zip(found, torch.stack([*found.values()]).tolist(), strict=True)))
             journal.write(run.step, "train", values | {"lr": float(run.optimiser.param_groups[0]["lr"])})
+            for name, words in episodes.fresh(values).items():
+                journal.alarm(run.step, name, words)
             journal.advance(run.step)
         final = run.step == loop.steps
         if run.step % loop.eval_every == 0 or final:

@@ -12,6 +12,7 @@ from isosphere.data.samplers import ClassBatches, ShuffledBatches
 from isosphere.losses.norms import SEC, balanced_directions
 from isosphere.losses.slopes import NotFinite
 from isosphere.models.embedder import Embedder
+from isosphere.monitor import FIGURES, norm_figures, norm_record, proxy_power
 from isosphere.recipes import schema
 from isosphere.sphere import norms
 from isosphere.train import distributed, evaluate
@@ -70,7 +71,10 @@ def update(run: Run, images: Tensor, labels: Tensor, progress: Tensor | float) -
         metric = run.criterion(inputs, labels)
     except NotFinite as error:  # on CPU; elsewhere the loss is NaN, and is looked at when something is written
         stop_diverged(run.step + 1, str(error), evaluate.norm_statistics(norms(embeddings.detach())))
-    penalty = metric.new_zeros(()) if run.constraint is None else run.constraint(embeddings, progress=progress)
+    held = embeddings.view_as(embeddings)  # the constraint's own way in, to tell its gradient from the criterion's
+    embeddings.retain_grad()
+    held.retain_grad()
+    penalty = metric.new_zeros(()) if run.constraint is None else run.constraint(held, progress=progress)
     loss = metric + penalty
 
     # ---- backward and update
@@ -81,10 +85,13 @@ def update(run: Run, images: Tensor, labels: Tensor, progress: Tensor | float) -
         everything = [p for group in run.optimiser.param_groups for p in group["params"]]
         distributed.clip_gradients(everything, run.recipe.loop.clip)
     run.optimiser.step()
-    values = {"loss": loss, "metric": metric, "penalty": penalty}
-    with torch.no_grad():
-        statistics = evaluate.norm_statistics(norms(embeddings))
-    return {name: value.detach() for name, value in (values | statistics).items()}
+
+    # ---- what is logged: the losses, and the figures of norms and of the criterion's gradient (Proposition 1)
+    values = {"loss": loss.detach(), "metric": metric.detach(), "penalty": penalty.detach()}
+    gradient = embeddings.grad if held.grad is None else embeddings.grad - held.grad
+    record, lr = norm_record(embeddings, gradient), run.optimiser.param_groups[0]["lr"]
+    (figures,) = norm_figures(record.unsqueeze(0), lr, proxy_power(run.optimiser))
+    return values | dict(zip(FIGURES, figures.unbind(), strict=True))
 
 
 def autocast(loop: schema.Loop, device: torch.device) -> contextlib.AbstractContextManager:

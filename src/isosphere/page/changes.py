@@ -1,0 +1,103 @@
+"""What the constraint changed, in sentences made of recorded numbers."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from isosphere.page.markup import number, percent
+from isosphere.page.metrics import metric_names
+from isosphere.page.panels import turn_slopes
+from isosphere.page.recipes import differing, learned
+from isosphere.page.sources import Run
+
+
+def comparisons(runs: Sequence[Run]) -> list[str]:
+    """A sentence for each run whose recipe differs in the constraint alone from one without, else from the first."""
+    groups: dict[str, list[Run]] = {}
+    for run in runs:
+        if run.recipe:
+            groups.setdefault(json.dumps(learned(run.recipe, "constraint."), sort_keys=True), []).append(run)
+    said = []
+    for group in groups.values():
+        base = next((run for run in group if unconstrained(run.recipe)), group[0])
+        for run in group:
+            if constraint_of(run.recipe) != constraint_of(base.recipe):
+                said.append(f"{run.name} {against(run.recipe, base.recipe, base.name)}: {_change(run, base)}.")
+    return said
+
+
+def constraint_of(recipe: dict[str, Any]) -> dict[str, Any]:
+    """The recipe's constraint; of another version's, nothing."""
+    found = recipe.get("constraint")
+    return found if isinstance(found, dict) else {}
+
+
+def unconstrained(recipe: dict[str, Any]) -> bool:
+    """Whether norms are left alone, and the gradient too."""
+    return not constraint_of(recipe).get("eta") and not constraint_of(recipe).get("balanced")
+
+
+def against(recipe: dict[str, Any], base: dict[str, Any], name: str) -> str:
+    """How a recipe's constraint differs from that of the one named."""
+    fields = differing([base, recipe])
+    told = [f"{field} {new}, not {old}" for field, (old, new) in fields.items() if field.startswith("constraint.")]
+    return f"against {name}, differing in the constraint alone ({'; '.join(told)})"
+
+
+def _change(run: Run, base: Run) -> str:
+    """What was measured of both, at the same steps."""
+    told = changed_metrics(run.last, base.last)
+    turns = [{(shot.since, shot.step): shot.angles for shot in one.snapshots} for one in (run, base)]
+    both = [span for span in turns[0] if turns[0][span] is not None and turns[1].get(span) is not None]
+    if both:
+        since, step = both[-1]
+        mine, theirs = (float(one[both[-1]].var()) for one in turns)
+        told.append(f"variance of the turns {number(mine)} degrees², not {number(theirs)} (steps {since} to {step})")
+    slopes = [dict(turn_slopes(one)) for one in (run, base)]
+    steps = [step for step in slopes[0] if step in slopes[1]]
+    if steps:
+        mine, theirs = (number(one[steps[-1]]) for one in slopes)
+        told.append(f"slope of log turn by log norm {mine}, not {theirs}")
+    return ", ".join(told) or "nothing is measured of both"
+
+
+def changed_metrics(mine: dict[str, float], theirs: dict[str, float]) -> list[str]:
+    """The first metric in percent, and the spread of the test norms, where both have them."""
+    told = []
+    for name, title in list(metric_names([mine]).items())[:1]:
+        if name in theirs:
+            points = 100 * (mine[name] - theirs[name])
+            told.append(f"{title} {percent(mine[name])} %, not {percent(theirs[name])} ({points:+.1f} points)")
+    if "norm_cv" in mine and "norm_cv" in theirs:
+        told.append(f"spread of the test norms (c.v.) {number(mine['norm_cv'])}, not {number(theirs['norm_cv'])}")
+    return told
+
+
+# ---------------------------------------------------------------- arms of a table
+
+
+def arm_changes(records: Sequence[dict[str, Any]], arms: Sequence[str]) -> list[str]:
+    """A sentence for each arm with a constraint, over all its runs that differ from one without in that alone."""
+    said = []
+    for arm in arms:
+        pairs = [
+            (one["last"], other["last"])
+            for one in records if one["arm"] == arm and one["last"]
+            for other in records if other["cell"] == one["cell"] and other["last"]
+            and unconstrained(other["recipe"]) and not unconstrained(one["recipe"])
+            and learned(other["recipe"], "constraint.") == learned(one["recipe"], "constraint.")
+        ]  # fmt: skip
+        told = changed_metrics(*(_means([pair[side] for pair in pairs]) for side in (0, 1)))
+        if told:
+            count = "one pair of runs" if len(pairs) == 1 else f"{len(pairs)} pairs of runs"
+            said.append(f"{arm} against no constraint, mean over {count} that differ in it alone: ")
+            said[-1] += ", ".join(told) + "."
+    return said
+
+
+def _means(found: Sequence[dict[str, float]]) -> dict[str, float]:
+    """The mean of each number that all have."""
+    shared = [name for name in (found[0] if found else {}) if all(name in one for one in found)]
+    return {name: float(np.mean([one[name] for one in found])) for name in shared}

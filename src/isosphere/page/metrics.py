@@ -1,0 +1,21 @@
+"""Which metrics there are, and what they are called."""
+
+from collections.abc import Sequence
+
+from isosphere.tables import NOT_TRAINED, SEEN_NEVER, columns
+
+NORMS = {"norm_mean": "mean norm", "norm_variance": "variance", "norm_cv": "coeff. of variation"}
+NO_METRIC = ("kind", "step", "not_finite", "lr_proxy_mean", "lr_proxy_cv", "radial_share", "tangential_share")
+
+
+def metric_names(found: Sequence[dict[str, float]]) -> dict[str, str]:
+    """The metrics, all fractions, that any of them has: those of retrieval first, then others by their own names."""
+    present = dict.fromkeys(name for one in found for name in one)
+    known = {name: title for name, title in columns(list(found)).items() if name in present}
+    skipped = ("singletons", "r_precision", *NO_METRIC)
+    return known | {n: n for n in present if n not in known and n not in skipped and not n.startswith("norm_")}
+
+
+def caption(metrics: dict[str, str]) -> str:
+    """Retrieval is measured on classes never seen in training; other tasks are not."""
+    return SEEN_NEVER if "recall@1" in metrics else NOT_TRAINED

@@ -1,0 +1,131 @@
+"""The charts of runs: learning curves, norms, and how far directions turn."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from isosphere.page.charts import Series, histogram, legend, line_chart
+from isosphere.page.markup import note, section
+from isosphere.page.metrics import NO_METRIC, NORMS, metric_names
+from isosphere.page.sources import Run
+
+TITLES = {
+    "loss": "training loss", "metric": "loss without the penalty", "penalty": "penalty (eta included)",
+    "lr": "learning rate of the first group", "norm_mean": "mean norm", "norm_variance": "variance of the norms",
+    "norm_cv": "coefficient of variation of the norms",
+    "lr_proxy_mean": "learning rate of directions (proxy), mean",
+    "lr_proxy_cv": "learning rate of directions (proxy), coefficient of variation",
+    "radial_share": "radial share of the squared gradient",
+}  # fmt: skip
+DIRECTIONS = ("lr_proxy_mean", "lr_proxy_cv", "radial_share")  # what training lines tell of directions
+LOGARITHMIC = ("norm_mean", "norm_variance", "penalty", "lr_proxy_mean", "radial_share")
+
+
+def curves_section(runs: Sequence[Run]) -> str:
+    """Test metrics and training losses over steps."""
+    tests = metric_names([line for run in runs for line in run.lines if line["kind"] == "test"])
+    shown = [name for name in tests if name == "recall@1" or not name.startswith("recall@")]
+    charts = [_course(runs, "test", name, f"{tests[name]} in test, %", 100) for name in shown]
+    trained = dict.fromkeys(n for run in runs for line in run.lines if line["kind"] == "train" for n in line)
+    losses = [n for n in trained if n not in NO_METRIC and not n.startswith("norm_")]
+    if not any(value for run in runs for _, value in run.course("train", "penalty")):
+        losses = [name for name in losses if name not in ("penalty", "metric")]  # the loss is all there is
+    charts += [_course(runs, "train", name) for name in losses]
+    return _charted("curves", "Learning curves", runs, charts)
+
+
+def _course(runs: Sequence[Run], kind: str, name: str, title: str = "", scale: float = 1) -> str:
+    series = []
+    for style, run in enumerate(runs):
+        band = _extremes(run) if name == "norm_mean" else []
+        series.append(Series(run.name, style, [(step, scale * value) for step, value in run.course(kind, name)], band))
+    return line_chart(title or TITLES.get(name, name), "step", series, log=name in LOGARITHMIC)
+
+
+def _extremes(run: Run) -> list[tuple[float, float, float]]:
+    """(step, least, greatest norm of the training batch) where a line has both."""
+    lines = [line for line in run.lines if line["kind"] == "train" and {"norm_min", "norm_max"} <= line.keys()]
+    return [(line["step"], line["norm_min"], line["norm_max"]) for line in lines]
+
+
+def _charted(name: str, title: str, runs: Sequence[Run], charts: Sequence[str], sentence: str = "") -> str:
+    drawn = "".join(charts)
+    if not drawn:
+        return ""
+    said = note(sentence) if sentence else ""
+    return section(name, title, said, legend([run.name for run in runs]), f'<div class="charts">{drawn}</div>')
+
+
+# ---------------------------------------------------------------- norms
+
+
+def norms_section(runs: Sequence[Run]) -> str:
+    """Mean, variance and coefficient of variation over steps, and how norms are distributed at the end."""
+    titles = {"norm_mean": "mean norm, and least to greatest"} if any(map(_extremes, runs)) else {}
+    charts = [_course(runs, "train", name, titles.get(name, "")) for name in NORMS]
+    embedded = {style: run.embedded.embeddings for style, run in enumerate(runs) if run.embedded is not None}
+    tests = {style: np.linalg.norm(found, axis=1) for style, found in embedded.items()}
+    seen = {style: run.snapshots[-1].norms for style, run in enumerate(runs) if run.snapshots}
+    seen = {style: lengths for style, lengths in seen.items() if lengths is not None}
+    charts.append(_distribution("norms of test images, % of them", "norm", runs, tests))
+    relative = {style: found / found.mean() for style, found in tests.items() if found.mean() > 0}
+    charts.append(_distribution("test norms over their mean, % of images", "norm / mean norm", runs, relative))
+    charts.append(_distribution("norms of training images, last snapshot, %", "norm", runs, seen))
+    sentence = (
+        "An update turns a short embedding further than a long one (Eq. 6). SEC pulls all norms to their mean: look at "
+        "the coefficient of variation, which does not depend on the embeddings' scale."
+    )
+    return _charted("norms", "Norms", runs, charts, sentence)
+
+
+def _distribution(title: str, name: str, runs: Sequence[Run], found: dict[int, np.ndarray]) -> str:
+    if not found:
+        return ""
+    low, high = (float(edge([edge(values) for values in found.values()])) for edge in (min, max))
+    series = [Series(runs[style].name, style, histogram(values, low, high)) for style, values in found.items()]
+    return line_chart(title, name, series)
+
+
+# ---------------------------------------------------------------- directions
+
+
+def directions_section(runs: Sequence[Run]) -> str:
+    """How far training images turned between looks at them, how that depends on their norms, and what should."""
+    turned, spread, slopes = [], [], []
+    for style, run in enumerate(runs):
+        shots = [shot for shot in run.snapshots if shot.angles is not None]
+        angles = [(shot.step, np.quantile(shot.angles, (0.1, 0.5, 0.9))) for shot in shots]
+        band = [(step, low, high) for step, (low, _, high) in angles]
+        turned.append(Series(run.name, style, [(step, middle) for step, (_, middle, _) in angles], band))
+        spread.append(Series(run.name, style, [(shot.step, float(shot.angles.var())) for shot in shots]))
+        slopes.append(Series(run.name, style, turn_slopes(run)))
+    last = {s: run.snapshots[-1].angles for s, run in enumerate(runs) if run.snapshots}
+    last = {style: angles for style, angles in last.items() if angles is not None}
+    charts = [
+        line_chart("turn since the last look, degrees: median, 10 to 90 %", "step", turned),
+        line_chart("variance of the turns, degrees²", "step", spread, log=True),
+        line_chart("slope of log turn by log norm", "step", slopes, level=0.0),
+        _distribution("turns until the last look, % of images", "degrees", runs, last),
+        *[_course(runs, "train", name) for name in DIRECTIONS],
+    ]
+    sentence = (
+        "A slope of 0 says that long and short embeddings turn alike; by the paper's proxy it would be -2 for SGD and "
+        "-1 for Adam, but real optimisers move weights, not embeddings. An angular loss has no radial gradient but for "
+        "rounding (Proposition 1); a run of ours shows that of its loss without the penalty, a monitor's that of all."
+    )
+    return _charted("directions", "Directions", runs, charts, sentence)
+
+
+def turn_slopes(run: Run) -> list[tuple[float, float]]:
+    """(step, least-squares slope of log angle by log norm where the turn began) wherever it is defined or recorded."""
+    found, norms = [], {shot.step: shot.norms for shot in run.snapshots}
+    for shot in run.snapshots:
+        before = norms.get(shot.since)
+        if shot.angles is None or before is None or before.shape != shot.angles.shape:
+            continue
+        known = (before > 0) & (shot.angles > 0)
+        x, y = np.log(before[known]), np.log(shot.angles[known])
+        if len(x) > 2 and x.std() > 1e-6:
+            found.append((shot.step, float(np.polyfit(x, y, 1)[0])))
+    return [(step, slope) for step, slope in found if math.isfinite(slope)] + run.course("probe", "turn_slope")
