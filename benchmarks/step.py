@@ -5,7 +5,7 @@
 All three train the same network (frozen batch norm, bfloat16, batch 120, 227 px, multi-similarity + SEC, Adam) on the
 same files in one run, the first two in turn. Ours is the loop's own step, with sampling and crops. The fixed batch,
 captured in the same CUDA graph, is the ceiling: what the step would cost if data were free. The pipeline is what one
-would write with torchvision and a DataLoader, one worker a core, not compiled. The exit code is 1 if a target is missed.
+would write with torchvision and a DataLoader, a worker a core, not compiled. The exit code is 1 if a target is missed.
 """
 
 import argparse

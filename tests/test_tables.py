@@ -1,10 +1,12 @@
 """Tables over seeds and pooled differences, against plain loops."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from rich.console import Console
 
-from isosphere.tables import differences_table, pooled, seeds_table, show, spread
+from isosphere.tables import comparison, differences_table, pooled, seeds_table, show, spread
 
 
 def record(cell: str, arm: str, seed: int, value: float | None) -> dict:
@@ -61,6 +63,31 @@ def test_differences_table_compares_relative_sec_with_sec_too():
     records = [record("a", arm, 0, v) for arm, v in (("none", 0.5), ("sec", 0.52), ("sec-relative", 0.55))]
     text = shown(differences_table(records))
     assert "sec - none" in text and "+2.0" in text and "sec-relative - sec" in text and "+3.0" in text
+
+
+def face_record(arm: str, seed: int, value: float) -> dict:
+    last = {"accuracy": value, "cfp_fp": value, "mine": 0.8123, "cfp_fp_auc": value + 0.01, "mine_auc": 0.9111}
+    last |= {"cfp_fp_tar@0.01": 0.4321, "cfp_fp_norm_auroc": value - 0.3, "rank1_norm_auroc": 0.5432}
+    last |= {"rank1@1000": value + 0.02, "rank1@10315": 2 * value - 0.9, "norm_mean": 22.6, "norm_variance": 0.1}
+    return {"cell": "lfw-cosface", "arm": arm, "seed": seed, "last": last}
+
+
+def test_faces_have_a_table_of_what_the_norm_foretells():
+    text = shown(comparison({Path("runs/one"): {"last": face_record("sec", 0, 0.85)["last"]}}))
+    for words in ("AUC", "TAR at", "FAR 1 %", "AUROC", "50 is chance", "mine", "rank 1 of 10,315"):
+        assert words in text, words
+    for value in ("86.0", "81.2", "91.1", "43.2", "55.0", "54.3"):
+        assert value in text, value
+    both = shown(seeds_table([face_record("none", seed, value) for seed, value in enumerate((0.84, 0.86, 0.88))]))
+    assert "87.0 ± 2.0" in both and "56.0 ± 2.0" in both and "AUROC" in both and "lfw-cosface none" in both
+    assert "AUROC" not in shown(seeds_table([record("a", "none", 0, 0.6)]))
+
+
+def test_differences_of_rank_1_are_told_among_the_most_distractors():
+    text = shown(differences_table([face_record("none", 0, 0.85), face_record("sec", 0, 0.87)]))
+    (line,) = (line for line in text.splitlines() if "rank 1 of" in line)
+    assert "rank 1 of 10,315" in line and "+4.0" in line
+    assert "accuracy" in text and "+2.0" in text
 
 
 def test_a_narrow_terminal_cuts_no_number(capsys, monkeypatch):

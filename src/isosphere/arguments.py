@@ -36,6 +36,15 @@ def parse_changes(words: list[str]) -> dict[str, str]:
     return changes
 
 
+def split_changes(words: list[str]) -> tuple[list[str], list[str]]:
+    """["a", "--metric", "map@r", "b"] -> ["a", "b"] and ["--metric", "map@r"], what `parse_changes` takes."""
+    others, changes = [], []
+    for word in words:
+        wanting = len(changes) > 0 and changes[-1].startswith("--") and "=" not in changes[-1]  # a value
+        (changes if wanting or word.startswith("--") else others).append(word)
+    return others, changes
+
+
 def free_folder(parent: Path, name: str, suffix: str = "") -> Path:
     """A path that does not exist yet, so that no run is ever overwritten; under torchrun all ranks get the same."""
     number = 1

@@ -2,14 +2,16 @@
 
 import os
 import sys
+import warnings
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from isosphere.arguments import free_folder, parse_changes, read_recipe, spread_lists
+from isosphere.arguments import free_folder, parse_changes, read_recipe, split_changes, spread_lists
 
 OVERRIDES = {"allow_extra_args": True, "ignore_unknown_options": True}
+CHANGEABLE = ("train", "reproduce", "evaluate", "figure")  # commands that take --group.field value
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda")]
 
 
@@ -19,17 +21,15 @@ def demo(
     device: Device = "auto",
 ) -> None:
     """Train the embedded data set without and with SEC, and compare them on classes never seen in training."""
-    from rich.console import Console
-
     from isosphere.page import write_page
     from isosphere.recipes import find
-    from isosphere.tables import comparison
+    from isosphere.tables import comparison, show
     from isosphere.train.reproduce import run_many
 
     changes = {"loop.snapshot_every": str(max(1, steps // 5) if steps else 200), "loop.snapshot_images": "0"}
     changes |= {"loop.steps": str(steps)} if steps else {}
     recipes = {free_folder(out, f"demo-{name}"): find(name, changes) for name in ("rendered", "rendered-sec")}
-    Console().print(comparison(run_many(recipes, device)))
+    show(comparison(run_many(recipes, device)))
     for folder in recipes:
         print(f"run folder: {folder}")
     page = write_page(list(recipes), free_folder(out, "demo-report", ".html"))
@@ -73,11 +73,9 @@ def train(
         folder = out or free_folder(Path("runs"), f"{what}-seed{recipe.seed}")
     result = fit(recipe, folder, device, resume=resume is not None)
     if result:
-        from rich.console import Console
+        from isosphere.tables import comparison, show
 
-        from isosphere.tables import comparison
-
-        Console().print(comparison({folder: result}))
+        show(comparison({folder: result}))
         print(f"run folder: {folder}")
         if isinstance(recipe.data, schema.Folder) and recipe.model.weights is None:
             note(f"{recipe.model.backbone} began from scratch; --model.backbone and --model.weights begin better")
@@ -92,7 +90,7 @@ def reproduce(
     seeds: Annotated[list[int] | None, typer.Option(help="of the final runs, default 0; trials have their own")] = None,
     epochs: Annotated[int, typer.Option(help="table5: 100 or 200")] = 100,
     paper: Annotated[bool, typer.Option("--paper", help="as the authors trained, in place of the fair way")] = False,
-    tune: Annotated[bool, typer.Option(help="table3: choose rates and strengths on held-out training classes")] = True,
+    tune: Annotated[bool, typer.Option(help="table3, table5: tune rate and strength on held-out training data")] = True,
     results: Annotated[Path, typer.Option(help="folder of JSON files; what is there is not run")] = Path("results"),
     out: Annotated[Path, typer.Option(help="where the run folders go")] = Path("runs"),
     device: Device = "auto",
@@ -105,11 +103,9 @@ def reproduce(
     """
     import hashlib
 
-    from rich.console import Console
-
     from isosphere.recipes import override
-    from isosphere.recipes.tables import Asked, cells, printed
-    from isosphere.tables import differences_table, printed_table, seeds_table
+    from isosphere.recipes.tables import TUNED, Asked, cells, printed
+    from isosphere.tables import differences_table, printed_table, seeds_table, show
     from isosphere.train import reproduce as engine
 
     given = parse_changes(context.args)
@@ -119,52 +115,62 @@ def reproduce(
         cell: {arm: override(recipe, changes) for arm, recipe in its.items()}
         for cell, its in cells(table, asked).items()
     }
-    tuning = tune and table == "table3" and not paper
+    tuning = tune and table in TUNED and not paper
     # Another experiment has another file: its runs are not seeds of this one.
     other = [f"{key.split('.')[-1]}={value}" for key, value in sorted(given.items()) if key not in engine.FREE]
-    marks = ["paper"] * paper + ["untuned"] * (table == "table3" and not tuning and not paper) + other
+    marks = ["paper"] * paper + ["untuned"] * (table in TUNED and not tuning and not paper) + other
     suffix = "".join(f"_{mark}".replace("/", "-") for mark in marks)
     if len(suffix) > 80:  # too long for a file's name
         suffix = f"_{hashlib.sha256(suffix.encode()).hexdigest()[:8]}"
     name = f"{table}_{next(iter(chosen)).removeprefix('simclr-').split('-')[0]}{suffix}"
     held = engine.Results(results / f"{name}.json")
     records = engine.reproduce(chosen, dict.fromkeys(seeds or (0,)), tuning, held, out / name, device)
-    console = Console()
-    console.print(seeds_table(records))
+    show(seeds_table(records))
     if table in ("table3", "table4", "table5"):
-        console.print(differences_table(records))
+        show(differences_table(records))
         others = [path for path in results.glob(f"{table}_*{suffix}.json") if path.stem.count("_") == name.count("_")]
         if len(others) > 1:
             every = [record for path in sorted(others) for record in engine.Results(path).finals()]
-            console.print(differences_table(every, f"all of {', '.join(path.stem for path in sorted(others))}"))
+            show(differences_table(every, f"all of {', '.join(path.stem for path in sorted(others))}"))
     alike = "trained likewise" if paper and not other else "another protocol: not comparable with ours"
     for cell in chosen:
         metrics, rows = printed(table, cell)
         if rows:
-            console.print(printed_table(metrics, rows, f"printed in the paper for {cell} ({alike})"))
+            show(printed_table(metrics, rows, f"printed in the paper for {cell} ({alike})"))
     print(f"results: {held.path}")
 
 
 def evaluate(
+    context: typer.Context,
     run: Annotated[Path, typer.Argument(help="a run folder")],
     data: Annotated[Path | None, typer.Option(help="another folder or CSV, all classes of which are used")] = None,
     probe: Annotated[bool, typer.Option("--probe", help="self-supervision: the linear probe at several rates")] = False,
     device: Device = "auto",
 ) -> None:
-    """Measure a trained run on its test classes, or on other images."""
-    from rich.console import Console
+    """Measure a trained run on its test classes, or on other images.
 
-    from isosphere.tables import comparison, probe_table
+    Fields of the data can be changed as in `train`: `isosphere evaluate RUN --data.pairs lfw --data.pairs_root DIR`.
+    """
+    from dataclasses import replace
+
+    from isosphere.recipes import override
+    from isosphere.tables import comparison, probe_table, show
     from isosphere.train.evaluate import load_run, measure_run, probe_run
 
+    changes = parse_changes(context.args)
+    fixed = [name for name in changes if not name.startswith("data.")]
+    if fixed:
+        raise ValueError(f"--{fixed[0]} cannot be changed any more: a trained run takes other --data fields alone")
+    trained = load_run(run, device)
+    trained = replace(trained, recipe=override(trained.recipe, changes))
     if probe:
         if data is not None:
             raise ValueError("--probe is taken on the run's own images: leave out --data")
-        Console().print(probe_table(probe_run(load_run(run, device), (1.0, 2.0, 5.0, 10.0)), run.name))
+        show(probe_table(probe_run(trained, (1.0, 2.0, 5.0, 10.0)), run.name))
         return
     title = None if data is None else f"all classes of {data}; metrics in %"
-    found = measure_run(load_run(run, device), None if data is None else str(data))
-    Console().print(comparison({run: {"last": found}}, title))
+    found = measure_run(trained, None if data is None else str(data))
+    show(comparison({run: {"last": found}}, title))
 
 
 def embed(
@@ -219,17 +225,19 @@ def figure(
         return
     if name not in FIGURES:
         raise ValueError(f"no figure {name!r}; there are {', '.join(FIGURES)}")
-    options = FIGURES[name].options(parse_changes(context.args))
+    # The command-line library takes options that it does not know for runs.
+    folders, changes = split_changes([*map(str, runs or ()), *context.args])
+    options = FIGURES[name].options(parse_changes(changes))
     if name == "feature-maps":
         from isosphere.train.evaluate import feature_maps
 
-        options |= feature_maps(list(runs or ()), list(images or ()))
-    for path in FIGURES[name](list(runs or ()), out or Path(name), **options):
+        options |= feature_maps([*map(Path, folders)], list(images or ()))
+    for path in FIGURES[name](folders, out or Path(name), **options):
         print(path)
 
 
 def report(
-    runs: Annotated[list[Path], typer.Argument(help="run folders, or JSON files of results")],
+    runs: Annotated[list[Path], typer.Argument(help="run folders, files of a NormMonitor, or JSON files of results")],
     out: Annotated[Path, typer.Option(help="the page")] = Path("report.html"),
 ) -> None:
     """Write one self-contained page about a run, a comparison of runs, or a whole table: open it in any browser."""
@@ -309,7 +317,8 @@ def main() -> None:
         pretty_exceptions_enable=False,
     )  # fmt: skip
     for name, command in COMMANDS.items():
-        app.command(name, context_settings=OVERRIDES if name in ("train", "reproduce", "figure") else {})(command)
+        app.command(name, context_settings=OVERRIDES if name in CHANGEABLE else {})(command)
+    keep_to_stderr()
     try:
         sys.exit(app(spread_lists(sys.argv[1:]), standalone_mode=False))
     except Exception as error:
@@ -337,6 +346,22 @@ def exit_code(error: Exception) -> int | None:
     if isinstance(error, OSError) or type(error).__name__ == "NonFiniteLoss":
         return 1
     return None
+
+
+def keep_to_stderr() -> None:
+    """Progress bars are for a screen and never among results; a warning of ours is one line, without its code."""
+    import rich
+
+    rich.reconfigure(stderr=True, quiet=not sys.stderr.isatty())
+    others = warnings.showwarning
+
+    def show(message: Warning | str, category: type[Warning], filename: str, *where: object) -> None:
+        if Path(filename).is_relative_to(Path(__file__).parent):
+            note(str(message))
+        else:
+            others(message, category, filename, *where)
+
+    warnings.showwarning = show
 
 
 def note(text: str) -> None:

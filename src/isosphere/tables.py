@@ -7,31 +7,34 @@ from typing import Any
 
 import numpy as np
 from rich import box
-from rich.console import Console
+from rich.console import Console, Group
 from rich.measure import Measurement
 from rich.table import Table
 
 OTHERS = {
     "map@r": "MAP@R", "nmi": "NMI", "f1": "F1",
-    "accuracy": "accuracy", "lfw": "LFW", "agedb_30": "AgeDB-30", "cfp_fp": "CFP-FP", "cfp_ff": "CFP-FF",
+    "accuracy": "accuracy", "lfw": "LFW", "lfw_dev": "LFW view 1", "agedb_30": "AgeDB-30",
+    "cfp_fp": "CFP-FP", "cfp_ff": "CFP-FF",
     "knn": "k-NN", "probe_top1": "probe top-1", "probe_top5": "top-5",
 }  # fmt: skip
 NORMS = {"norm_mean": "norm", "norm_variance": "variance"}
 SEEN_NEVER = "test classes, never seen in training; metrics in %"
 NOT_TRAINED = "test images, not trained on; metrics in %"
-PRIMARY = ("recall@1", "map@r", "accuracy", "probe_top1")  # of which differences are told
+FACES = {"auc": "AUC", "tar@0.01": "TAR at\nFAR 1 %", "norm_auroc": "norm\nAUROC"}  # of pairs
+TELLS = "pairs told apart, and how well a low norm foretells an error (AUROC, 50 is chance); in %"
+PRIMARY = ("recall@1", "map@r", "accuracy", "probe_top1")  # of which differences are told, and of rank 1
 Records = list[dict[str, Any]]  # each with cell, arm, seed and last
 
 
-def show(table: Table) -> None:
+def show(table: Table | Group) -> None:
     """Print a table whole: beyond the width of a terminal its lines wrap, where rich alone would cut the numbers."""
     console = Console()
     needed = Measurement.get(console, console.options.update(max_width=1000), table).maximum
     Console(width=max(needed, console.width)).print(table)
 
 
-def comparison(results: Mapping[Path, Mapping[str, Any]], title: str | None = None) -> Table:
-    """A table of runs side by side: test metrics in percent and the norms, from what each result.json holds."""
+def comparison(results: Mapping[Path, Mapping[str, Any]], title: str | None = None) -> Table | Group:
+    """Runs side by side: test metrics in percent and the norms, from what each result.json holds; more of faces."""
     metrics = columns([result["last"] for result in results.values()])
     title = title or (SEEN_NEVER if "recall@1" in metrics else NOT_TRAINED if metrics else "norms of the images")
     table = Table("run", *metrics.values(), *NORMS.values(), title=title, box=box.SIMPLE, padding=(0, 1, 0, 0))
@@ -43,7 +46,31 @@ def comparison(results: Mapping[Path, Mapping[str, Any]], title: str | None = No
         table.add_row(folder.name, *shown, *[f"{last[name]:.3g}" for name in NORMS])
     if any(result["last"].get("singletons") for result in results.values()):
         table.caption = "queries without another image of their class count as wrong"
-    return table
+    return _with_faces(table, {folder.name: [result["last"]] for folder, result in results.items()})
+
+
+def _with_faces(table: Table, runs: Mapping[str, list[Mapping[str, float]]]) -> Table | Group:
+    """The table, and for faces another one of what each set of pairs and identification tell beside accuracy."""
+    names = {name for found in runs.values() for one in found for name in one}
+    sets = {name: OTHERS.get(name, name) for name in own_sets(names)} | {"rank1": "rank 1"}
+    metrics = {
+        f"{name}_{kind}": f"{told}\n{heading}"
+        for kind, heading in FACES.items() for name, told in sets.items() if f"{name}_{kind}" in names
+    }  # fmt: skip
+    if not metrics:
+        return table
+    more = Table(table.columns[0].header, *metrics.values(), title=TELLS, box=box.SIMPLE, padding=(0, 1, 0, 0))
+    for number, column in enumerate(more.columns):
+        column.justify, column.no_wrap = "right" if number else "left", True
+    for run, found in runs.items():
+        more.add_row(run, *[spread([100 * one[name] for one in found if name in one]) for name in metrics])
+    return Group(table, more)
+
+
+def own_sets(names: Iterable[str]) -> list[str]:
+    """The sets of pairs among the names of metrics, known ones first: each has an area under its ROC."""
+    found = {name.removesuffix("_auc") for name in names if name.endswith("_auc")}
+    return [*(name for name in OTHERS if name in found), *sorted(found - OTHERS.keys())]
 
 
 def columns(found: list[Mapping[str, float]]) -> dict[str, str]:
@@ -52,13 +79,14 @@ def columns(found: list[Mapping[str, float]]) -> dict[str, str]:
     recalls = sorted(int(name.split("@")[1]) for name in names if name.startswith("recall@"))
     ranks = sorted((name for name in names if name.startswith("rank1@")), key=lambda name: int(name.split("@")[1]))
     shown = {f"recall@{k}": f"R@{k}" for k in recalls} | {key: told for key, told in OTHERS.items() if key in names}
+    shown |= {name: OTHERS.get(name, name) for name in own_sets(names)}
     return shown | {name: f"rank 1 of {int(name.split('@')[1]):,}" for name in ranks}
 
 
 # ---------------------------------------------------------------- over seeds
 
 
-def seeds_table(records: Records) -> Table:
+def seeds_table(records: Records) -> Table | Group:
     """Mean and standard deviation over the seeds of every arm of every cell, in percent, of the last checkpoints."""
     every = columns([record["last"] for record in records])
     metrics = {name: told for name, told in every.items() if name == "recall@1" or not name.startswith("recall@")}
@@ -78,7 +106,8 @@ def seeds_table(records: Records) -> Table:
             table.add_row(f"[bold]{cell}[/bold]")
         table.add_row(arm, f"{len(whole)}{diverged}", *shown, norm, best)
         before = cell
-    return table
+    groups = _grouped(records).items()
+    return _with_faces(table, {f"{cell} {arm}": [record["last"] for record in its] for (cell, arm), its in groups})
 
 
 def _tests(record: Mapping[str, Any]) -> list[Mapping[str, float]]:
@@ -172,7 +201,8 @@ def differences_table(records: Records, where: str = "") -> Table:
     """All arms against no constraint, and relative SEC against SEC, pooled over cells, in points."""
     arms = list(dict.fromkeys(record["arm"] for record in records))
     measured = {name for record in records for name in record["last"]}
-    metrics = [name for name in PRIMARY if name in measured]
+    ranks = (name for name in columns([dict.fromkeys(measured, 0.0)]) if name.startswith("rank1@"))
+    metrics = [name for name in PRIMARY if name in measured] + list(ranks)[-1:]  # among the most distractors
     compared = [(arm, "none") for arm in arms if arm != "none"]
     if {"sec", "sec-relative"} <= set(arms):
         compared.append(("sec-relative", "sec"))

@@ -1,5 +1,6 @@
 """Alignment and framing: similarities against Umeyama's own solution, marks on the template, CFP's fiducials."""
 
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -13,11 +14,13 @@ from isosphere.data.alignment import (
     align,
     cfp_landmarks,
     framed,
+    landmarks_of,
     listed_landmarks,
     similarity,
     visible_five,
 )
 from isosphere.data.images import ImageSet
+from isosphere.data.recordio import RecordSet
 
 COLOURS = [(255, 60, 60), (60, 255, 60), (60, 60, 255), (255, 255, 60), (60, 255, 255)]
 
@@ -163,8 +166,10 @@ def test_a_whole_set_is_framed_in_memory(people: ImageSet, workers: int) -> None
     landmarks = cfp_landmarks(people)
     landmarks[3] = torch.nan  # this one is seen through the view
     state = torch.get_rng_state()
-    faces = framed(people, FaceView(), landmarks, workers)
+    with pytest.warns(UserWarning, match="1 of 70 faces have no landmarks: their central square is taken: .*/08.png"):
+        faces = framed(people, FaceView(), landmarks, workers)
     assert torch.equal(torch.get_rng_state(), state)
+    assert faces.deviation == "1 of 70 faces have no landmarks: their central square is taken"
     assert faces.pixels.shape == (70, 3, 112, 112) and faces.classes == people.classes
     assert torch.equal(faces.labels, people.labels)
     assert torch.equal(faces[3], FaceView()(people[3]))
@@ -172,6 +177,53 @@ def test_a_whole_set_is_framed_in_memory(people: ImageSet, workers: int) -> None
         assert torch.equal(faces[index], align(people[index], landmarks[index]))
         assert np.abs(spots(faces[index]) - TEMPLATE.numpy()).max() < 0.5
     assert torch.equal(framed(people, FaceView(), None, workers)[9], FaceView()(people[9]))
+
+
+def test_faces_without_landmarks_are_counted_if_they_are_cut(people: ImageSet, tmp_path: Path) -> None:
+    Image.new("RGB", (112, 112)).save(people.paths[2])  # this one is in its frame already
+    (tmp_path / "elsewhere").mkdir()
+    nowhere = landmarks_of(people, tmp_path / "elsewhere")
+    with pytest.warns(UserWarning, match="69 of 70 faces have no landmarks: .* and 59 more"):
+        assert framed(people, landmarks=nowhere, workers=0).deviation.startswith("69 of 70 faces have no landmarks")
+    one = cfp_landmarks(people)
+    one[[2, 5]] = torch.nan
+    one[5, 0] = 20.0  # a single one is too few
+    with pytest.warns(UserWarning, match="1 of 70 faces have no landmarks"):
+        framed(people, landmarks=one, workers=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert framed(people, workers=0).deviation == ""  # nobody asked for alignment
+        assert framed(people, landmarks=landmarks_of(people, tmp_path), workers=0).deviation == ""
+
+
+def test_landmarks_of_packs_and_records(people: ImageSet, tmp_path: Path) -> None:
+    pixels = torch.zeros(2, 3, 120, 120, dtype=torch.uint8)
+    records = RecordSet(None, torch.arange(2), torch.tensor([0, 0]), ["0"])
+    assert landmarks_of(ImageSet.from_pixels(pixels, torch.tensor([0, 0]), ["a"]), tmp_path) is None
+    assert landmarks_of(records, tmp_path).isnan().all() and landmarks_of(records, tmp_path).shape == (2, 5, 2)
+    (tmp_path / "landmarks.txt").write_text("Ann/1.jpg 1 2 3 4 5 6 7 8 9 10\n")
+    with pytest.raises(ValueError, match="landmarks.txt names files, and records have no names: remove it, or do not"):
+        landmarks_of(records, tmp_path / "train.rec")
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_landmarks_outside_of_their_image_are_named(people: ImageSet, workers: int) -> None:
+    landmarks = cfp_landmarks(people)
+    landmarks[3, landmarks[3].isfinite()] *= 10
+    landmarks[66] = torch.where(landmarks[66].isnan(), torch.nan, 7.0)
+    far = "frontal/08.png: its landmarks reach to [0-9]+, far outside of its 190 x 230 pixels"
+    same = "007/profile/03.png: a similarity needs two landmarks that differ"
+    with pytest.raises(ValueError, match=f"2 of 70 images are unreadable: .*{far}, .*{same}; repair or remove"):
+        framed(people, landmarks=landmarks, workers=workers)
+    image = torch.full((3, 40, 50), 255, dtype=torch.uint8)
+    with pytest.raises(ValueError, match="its landmarks reach to 1000000000, far outside of its 50 x 40 pixels"):
+        align(image, torch.cat([TEMPLATE[:4], torch.tensor([[1e9, 1e9]])]))
+    for height, width in ((40, 50), (1, 500), (500, 1)):  # at the bound nothing breaks
+        corner = 2.0 * max(height, width)
+        image = torch.full((3, height, width), 255, dtype=torch.uint8)
+        assert align(image, torch.tensor([[-corner, -corner], [corner, corner]] * 2 + [[0, 0]])).shape == (3, 112, 112)
+    muddled = torch.tensor([(0.0, -80.0), (-20, 0), (20, 70), (40, -60), (40, -10)])  # reduces 50 pixels to one
+    assert align(torch.zeros(3, 50, 50, dtype=torch.uint8), muddled).shape == (3, 112, 112)
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -209,6 +261,34 @@ def test_landmarks_from_a_list(tmp_path: Path) -> None:
         framed(images.subset([0, 1]), landmarks=found)
     with pytest.raises(ValueError, match="lists none of the 1 images"):
         listed_landmarks(tmp_path / "landmarks.txt", images.subset([1]))
-    (tmp_path / "landmarks.txt").write_text("Ann/Ann_0001.jpg 1 2 3\n")
-    with pytest.raises(ValueError, match="landmarks.txt: line 1 must be a file and"):
+
+
+@pytest.mark.parametrize(
+    "line, told",
+    [
+        ("Ann/1.jpg 1 2 3", "must be a file and the x, y of five landmarks"),
+        ("Ann/1.jpg 1 2 3 4 x 6 7 8 9 10", "must be a file and the x, y of five landmarks"),
+        ("1 2 3 4 5 6 7 8 9 10", "must be a file and the x, y of five landmarks"),
+        ("Ann/1.jpg" + " 7" * 10, "has all landmarks within a pixel"),
+        ("Ann/1.jpg 0.3 0.4 0.7 0.4 0.5 0.6 0.4 0.8 0.6 0.8", "has all landmarks within a pixel"),  # shares, not pixels
+        ("Ann/1.jpg 7 7 7 7" + " nan" * 6, "has all landmarks within a pixel"),
+        ("Ann/1.jpg 1 2 3 4 5 6 7 8 9 1e9", "has a landmark beyond 100,000 pixels"),
+        ("Ann/1.jpg 1 2 3 4 5 6 7 8 9 -2e5", "has a landmark beyond 100,000 pixels"),
+    ],
+)
+def test_landmarks_that_cannot_be_are_named_by_their_line(tmp_path: Path, line: str, told: str) -> None:
+    images = ImageSet(torch.tensor([0, 0]), ["Ann"], ["/a/Ann/0.jpg", "/a/Ann/1.jpg"])
+    (tmp_path / "landmarks.txt").write_text(f"Ann/0.jpg 1 2 3 4 5 6 7 8 9 10\n\n{line}\n")
+    with pytest.raises(ValueError, match=f"landmarks.txt: line 3 {told}"):
         listed_landmarks(tmp_path / "landmarks.txt", images)
+
+
+def test_names_with_blanks_and_lines_without_any(tmp_path: Path) -> None:
+    paths = ["/a/Ann Lee/photo 1.jpg", "/a/Ann Lee/2.jpg", "/a/Bo 3/4 .5.jpg"]
+    images = ImageSet(torch.tensor([0, 0, 1]), ["Ann Lee", "Bo 3"], paths)
+    text = "\n\ufeff Ann Lee/photo 1.jpg 1 2 3 4 5 6 7 8 9 10.5 0.99\n  \n"[1:]
+    text += "Ann Lee/2.jpg -1 +2 .5 4. 5e1 NaN nan 8 9 10\n\nBo 3/4 .5.jpg\t9 8 7 6 5 4 3 2 1 0 1 1 1 1\n\n"
+    (tmp_path / "landmarks.txt").write_text(text)
+    found = listed_landmarks(tmp_path / "landmarks.txt", images).view(3, 10)
+    assert found[0].tolist() == [1, 2, 3, 4, 5, 6, 7, 8, 9, 10.5] and found[2].tolist() == list(range(9, -1, -1))
+    assert found[1].nan_to_num(-7).tolist() == [-1, 2, 0.5, 4, 50, -7, -7, 8, 9, 10]

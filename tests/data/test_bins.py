@@ -117,10 +117,43 @@ def test_foreign_opcodes_and_names_are_refused(tmp_path: Path, pack: bytes, name
 
 def test_opcodes_are_judged_before_one_is_obeyed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("isosphere.data.bins._Unpickler", lambda *given, **named: pytest.fail("it was loaded"))
-    for protocol in (0, 2):
-        (tmp_path / "a.bin").write_bytes(pickle.dumps((ENCODED, [Command(tmp_path / "trap")]), protocol=protocol))
-        with pytest.raises(ValueError, match="asks for posix.system"):
-            read_bin(tmp_path / "a.bin")
+    words = ("posix", "system")  # so that the name is fetched from the memo
+    for protocol in range(6):
+        for content in ((ENCODED, [Command(tmp_path / "trap")]), (words, ENCODED, [Command(tmp_path / "trap")])):
+            (tmp_path / "a.bin").write_bytes(pickle.dumps(content, protocol=protocol))
+            with pytest.raises(ValueError, match="asks for posix.system"):
+                read_bin(tmp_path / "a.bin")
+
+
+@pytest.mark.parametrize(
+    "pack, told",
+    [
+        (b"\x8c\x02os\x94\x8c\x06system\x940\x8c\x06system\x93.", "that is not told"),  # POP between the two
+        (b"\x8c\x05numpy\x8c\x06system\x8c\x07ndarray0\x93.", "that is not told"),
+        (b"\x8c\x02os\x8c\x06system\x86\x94h\x00\x93.", "that is not told"),  # a tuple from the memo
+        (b"\x8c\x06system\x93.", "that is not told"),
+        (b"\x8c\x02os\x94N\x94h\x00\x8c\x06system\x93.", "asks for os.system"),
+        (b"\x8c\x05numpyq\x07\x8c\x02osq\x07h\x07\x8c\x06system\x93.", "asks for os.system"),  # put over another
+        (b"X\x02\0\0\0osr\x00\x01\0\0Vsystem\nj\x00\x01\0\0h\x01\x93.", "that is not told"),
+        (b"X\x02\0\0\0osr\x00\x01\0\0j\x00\x01\0\0Vsystem\n\x93.", "asks for os.system"),
+    ],
+)
+def test_a_name_from_the_stack_is_known_before_it_is_asked_for(tmp_path: Path, monkeypatch, pack, told) -> None:
+    monkeypatch.setattr("isosphere.data.bins._Unpickler", lambda *given, **named: pytest.fail("it was loaded"))
+    (tmp_path / "a.bin").write_bytes(b"\x80\x04" + pack)
+    with pytest.raises(ValueError, match=f"it asks for .*{told}|it {told}"):
+        read_bin(tmp_path / "a.bin")
+
+
+@pytest.mark.parametrize("kind", [int, np.uint8, np.bool_])
+def test_truth_values_are_0_and_1_alone(tmp_path: Path, kind: type) -> None:
+    for wrong in (-1, 2, 255)[kind is np.uint8 :]:
+        (tmp_path / "a.bin").write_bytes(pickle.dumps((ENCODED, [kind(1), kind(0), kind(wrong)])))
+        if kind is np.bool_:  # whatever is true is 1
+            assert read_bin(tmp_path / "a.bin")[1].tolist() == [True, False, True]
+        else:
+            with pytest.raises(ValueError, match=rf"a.bin is not .*calls a pair {wrong}; one person must be 1 or True"):
+                read_bin(tmp_path / "a.bin")
 
 
 def test_other_contents_and_damage(tmp_path: Path) -> None:

@@ -62,6 +62,14 @@ def test_names_are_left_out_whatever_their_punctuation(folders: Path) -> None:
         identities(folders, ["Ann", "Bob Lee", "Cruz Diaz"], minimum=2)
 
 
+def test_people_without_images_are_counted_but_for_those_left_out(folders: Path) -> None:
+    for name in ("Eve_Void", "Zoe", "Adam"):
+        (folders / name).mkdir()
+    with pytest.raises(ValueError, match="2 of 7 class folders of .*people hold no image: Adam, Zoe; fill or remove"):
+        identities(folders, ["Eve Void", "Ann"])
+    assert identities(folders, ["Eve Void", "Zoe", "Adam", "Ann"]).classes == list(PEOPLE)[1:]
+
+
 def test_people_of_a_record_pair(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     pixels = rng.integers(0, 256, (7, 112, 112, 3), dtype=np.uint8)
@@ -178,6 +186,15 @@ def test_a_wrong_list_is_named(folders: Path, monkeypatch, old: str, new: str, t
         verification("lfw", folders)
 
 
+def test_a_list_is_read_whatever_wrote_it(folders: Path, monkeypatch) -> None:
+    sized(monkeypatch, "lfw", 8)
+    (folders / "pairs.txt").write_bytes(b"\xef\xbb\xbf" + LFW.replace("\n", "\r\n").encode())
+    assert rows(verification("lfw", folders)) == transcribed(LFW, folders, 2, ".png")
+    (folders / "pairs.txt").write_bytes(LFW.encode("latin-1"))
+    with pytest.raises(ValueError, match="pairs.txt is not text in UTF-8 .*; save it as such"):
+        verification("lfw", folders)
+
+
 def test_a_missing_image_is_an_error_or_recorded(folders: Path, monkeypatch) -> None:
     sized(monkeypatch, "lfw", 8)
     (folders / "pairs.txt").write_text(LFW)
@@ -283,12 +300,46 @@ def test_packs(tmp_path: Path, monkeypatch) -> None:
             for side, place in ((pairs.left, 2 * index), (pairs.right, 2 * index + 1)):
                 assert torch.equal(pairs.images[int(side[index])], torch.from_numpy(pixels[place]).permute(2, 0, 1))
     sized(monkeypatch, "agedb_30", 6_000)
-    with pytest.raises(ValueError, match="agedb_30.bin has 20 pairs, not the 6,000 of AgeDB-30"):
+    told = "AgeDB-30 has 20 pairs, not 6,000"
+    with pytest.raises(ValueError, match=f"agedb_30.bin: {told}; complete it, or go on with allow_missing"):
         verification("agedb_30", tmp_path)
+    pairs = verification("agedb_30", tmp_path, allow_missing=True)
+    assert pairs.deviation == told and pairs.same.tolist() == same
+
+
+def test_pairs_of_your_own_have_any_number(tmp_path: Path) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (14, 12, 12, 3), dtype=np.uint8)
+    same = [index % 2 == 0 for index in range(7)]
+    for name in ("lfw.bin", "calfw.bin"):
+        (tmp_path / name).write_bytes(pickle.dumps((list(map(png, pixels)), same)))
+    pairs = verification("calfw", tmp_path)
+    assert (pairs.name, pairs.deviation, pairs.same.tolist()) == ("calfw", "", same)
+    assert torch.equal(pairs.images.pixels, torch.from_numpy(pixels).permute(0, 3, 1, 2))
+    with pytest.raises(ValueError, match="LFW has 7 pairs, not 6,000"):
+        verification("lfw", tmp_path)
+
+    lines = [f"{person}/a.png {person}/b.png 1\n{person}/a.png {(person + 1) % 6}/b.png 0\n" for person in range(6)]
+    for folder in (tmp_path, tmp_path / "mine"):  # in the root or a folder of its own
+        for person in range(6):
+            image(folder / f"{person}" / "a.png", person)
+            image(folder / f"{person}" / "b.png", person)
+        (folder / "mine_pair.txt").write_text("".join(lines))
+        pairs = verification("mine", tmp_path)
+        assert (pairs.name, pairs.deviation, pairs.home) == ("mine", "", folder)
+        assert pairs.same.tolist() == [True, False] * 6 and len(pairs.images) == 12
+        assert rows(pairs)[1][:2] == (str(folder / "0" / "a.png"), str(folder / "1" / "b.png"))
+        (folder / "5" / "b.png").unlink()
+        told = "mine has 10 pairs, not 12; 1 images are absent: 5/b.png"
+        with pytest.raises(ValueError, match=told):
+            verification("mine", tmp_path)
+        assert verification("mine", tmp_path, allow_missing=True).deviation == told
+        (folder / "mine_pair.txt").unlink()
 
 
 def test_what_is_not_there_is_told(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="no pairs 'cfp'; there are lfw, lfw_dev, cfp_fp, cfp_ff, agedb_30"):
+    sets = "lfw, lfw_dev, cfp_fp, cfp_ff, agedb_30"
+    told = f"no pairs 'cfp'; there are {sets}; for pairs of your own {tmp_path} must hold cfp.bin or cfp_pair.txt"
+    with pytest.raises(ValueError, match=told):
         verification("cfp", tmp_path)
     with pytest.raises(FileNotFoundError, match="does not hold LFW: expected one of pairs.txt, lfw.bin, lfw_pair.txt"):
         verification("lfw", tmp_path)

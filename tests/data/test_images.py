@@ -5,7 +5,7 @@ import pytest
 import torch
 from PIL import Image
 
-from isosphere.data.images import ImageSet, UnreadableImage, check_images, decode, readable_images, split_classes
+from isosphere.data.images import ImageSet, UnreadableImage, check_images, decode, lines, readable_images, split_classes
 
 
 def save(path, colour=(10, 20, 30), size=(8, 6)):
@@ -51,12 +51,25 @@ def test_folder_names_that_are_numbers_are_in_numeric_order(tmp_path):
 def test_folder_errors_name_the_culprit(folder):
     (folder / "hollow").mkdir()
     (folder / "hollow" / "notes.txt").write_text("")
-    with pytest.raises(ValueError, match="hollow holds no image"):
+    (folder / "void").mkdir()
+    with pytest.raises(ValueError, match="2 of 6 class folders of .* hold no image: hollow, void; fill or remove"):
         ImageSet.folder(folder)
+    with pytest.raises(ValueError, match="1 of 6 class folders of .* hold no image: void;"):
+        ImageSet.folder(folder, may_be_empty=lambda name: name == "hollow")
+    found = ImageSet.folder(folder, may_be_empty=lambda name: name in ("hollow", "void"))
+    assert found.classes == ["a", "b", "c", "d", "hollow", "void"] and torch.bincount(found.labels).tolist() == [2] * 4
     with pytest.raises(ValueError, match="hollow holds no class folder"):
         ImageSet.folder(folder / "hollow")
     with pytest.raises(ValueError, match="nowhere is not a folder"):
         ImageSet.folder(folder / "nowhere")
+
+
+def test_lines_of_a_text_file(tmp_path):
+    (tmp_path / "names.txt").write_bytes("\ufeffJosé\r\n\n  Ann Lee \n\t\nBob".encode())
+    assert lines(tmp_path / "names.txt") == [(1, "José"), (3, "Ann Lee"), (5, "Bob")]
+    (tmp_path / "names.txt").write_bytes("José\n".encode("latin-1"))
+    with pytest.raises(ValueError, match="names.txt is not text in UTF-8 .*; save it as such"):
+        lines(tmp_path / "names.txt")
 
 
 def test_csv_reads_paths_relative_to_itself(folder):
@@ -229,8 +242,11 @@ def test_unreadable_images_are_skipped_only_by_leave(folder):
     truncate(folder / "a" / "one.JPG")
     truncate(folder / "a" / "two.png")
     images = ImageSet.folder(folder)
-    with pytest.warns(UserWarning, match="2 of 8 images are unreadable"):
+    with pytest.warns(UserWarning, match="2 of 8 images are unreadable: .*; no image is left of a; going on without"):
         kept = readable_images(images, skip_unreadable=True)
+    assert kept.deviation == "2 of 8 images are unreadable, all of 1 classes among them" and images.deviation == ""
     assert kept.classes == ["b", "c", "d"] and kept.paths == images.paths[2:]
     assert kept.labels.tolist() == [0, 0, 1, 1, 2, 2]
     assert readable_images(kept) is kept and check_images(pixel_set(2)) == {}
+    with pytest.raises(ValueError, match="2 of 2 images are unreadable"):  # nothing is left to go on with
+        readable_images(images.subset([0, 1]), skip_unreadable=True)

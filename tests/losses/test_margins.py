@@ -111,9 +111,20 @@ def test_margins_fall_with_the_angle_and_have_finite_slopes(margin) -> None:
         assert slopes_.isfinite().all() and margin(poles).isfinite().all()
 
 
-def test_sphereface_needs_a_whole_number() -> None:
-    with pytest.raises(ValueError, match="whole number of at least 1, not 1.5"):
-        SphereFace(1.5)
+@pytest.mark.parametrize(
+    "kind, wrong, told",
+    [
+        (SphereFace, (1.5, 0, 11, math.nan), "a whole number from 1 to 10"),
+        (CosFace, (-0.1, 1.1, 35, math.nan), r"a difference of cosines in \[0, 1\]"),
+        (ArcFace, (-0.1, 1.6, 28.6, math.nan), r"an angle in radians in \[0, pi / 2\]"),
+    ],
+)
+def test_amounts_that_are_no_margin_are_refused(kind: type, wrong: tuple[float, ...], told: str) -> None:
+    for margin in wrong:
+        with pytest.raises(ValueError, match=f"{kind.__name__}.* {told}, not {margin}"):
+            kind(margin)
+    for margin in (1, 10) if kind is SphereFace else (0, 1.0) if kind is CosFace else (0, math.pi / 2):
+        assert kind(margin)(torch.zeros(1)).isfinite()
 
 
 @pytest.mark.parametrize("bad", [0.35, CosFace, None])

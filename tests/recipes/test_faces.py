@@ -55,6 +55,26 @@ def test_margins_of_section_4_and_appendix_b2(head, loss):
     assert {recipe.loss for name, recipe in FACES.items() if name.split("-")[1] == head} == {loss}
 
 
+@pytest.mark.parametrize(
+    "head, margin, told",
+    [
+        ("arcface", "28.6", "margin must be an angle in radians from 0 to 1.5708, not 28.6"),
+        ("cosface", "35", "margin must be a difference of cosines from 0 to 1, not 35.0"),
+        ("sphereface", "0", "margin must be a multiple of the angle from 1 to 10, not 0"),
+    ],
+)
+def test_margins_in_other_units_are_refused(head, margin, told):
+    with pytest.raises(options.RecipeError, match=f"loss: {told}"):
+        options.override(FACES[f"casia-{head}"], {"loss.margin": margin})
+
+
+def test_pairs_of_your_own_may_not_take_the_name_of_a_metric():
+    recipe = options.override(FACES["casia-arcface"], {"data.pairs": "lfw,calfw", "data.skip_unreadable": "true"})
+    assert recipe.data.pairs == ("lfw", "calfw") and recipe.data.skip_unreadable
+    with pytest.raises(options.RecipeError, match="data: pairs cannot have the name accuracy, which is"):
+        options.override(recipe, {"data.pairs": "lfw,accuracy"})
+
+
 @pytest.mark.parametrize("name", SETS)
 @pytest.mark.parametrize(
     "head, l2reg, sec, ema", [("sphereface", 5e-3, 5.0, 1.0), ("cosface", 5e-3, 5.0, 1.0), ("arcface", 1e-3, 5.0, 1.0)]

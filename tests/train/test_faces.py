@@ -4,8 +4,13 @@ import io
 import json
 import math
 import pickle
+import re
+import shutil
 import struct
+import subprocess
 import sys
+import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,12 +22,12 @@ from torch import Tensor
 import ranks
 from isosphere import cli
 from isosphere.data.alignment import WHOLE, FaceView, align, framed
-from isosphere.data.faces import SETS, verification
+from isosphere.data.faces import SETS, identities, verification
 from isosphere.data.images import decode
 from isosphere.metrics.faces import auc, identification, norm_and_errors, pair_cosines, wrong_pairs
 from isosphere.metrics.faces import verification as verified
 from isosphere.recipes import find, schema
-from isosphere.train import loop
+from isosphere.train import exams, frames, loop
 from isosphere.train.evaluate import embed, embed_files, load_run, measure_run
 from isosphere.train.state import CHECKPOINT
 from isosphere.train.views import build_views, open_images
@@ -102,6 +107,8 @@ def faces(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for person in range(70, 80):
         save(root / "more" / f"{person}.png", person, 0)
         save(root / "listed" / f"{person}.png", person + 10, 0)
+    for number in range(3):
+        save(root / "alone" / "Ann" / f"{number}.png", 90, number)
     (root / "others.csv").write_text("path,label\n" + "".join(f"listed/{n}.png,D{n}\n" for n in range(70, 80)))
     return root
 
@@ -201,6 +208,9 @@ def test_evaluate_and_embed_repeat_the_run(faces: Path, trained: Path, tmp_path:
     assert measure_run(run) == pytest.approx(last)
     code, shown, _ = command(capsys, "evaluate", trained, "--device", "cpu")
     assert code == 0 and "rank 1 of 20" in shown and "CFP-FP" in shown
+    assert f"{100 * last['cfp_ff_auc']:.1f}" in shown and "foretells an error" in shown
+    foretold = [last[name] for name in last if name.endswith("_norm_auroc")]
+    assert foretold and all(f"{100 * value:.1f}" in shown for value in foretold)
     assert f"{100 * last['cfp_ff']:.1f}" in shown and f"{100 * last['rank1@20']:.1f}" in shown
 
     # `embed` sees photographs as the sets that are cut to the face, such as CFP, are seen.
@@ -212,6 +222,52 @@ def test_evaluate_and_embed_repeat_the_run(faces: Path, trained: Path, tmp_path:
     np.testing.assert_allclose(np.load(tmp_path / "cfp.npy"), wanted.numpy(), rtol=1e-5, atol=1e-6)
 
 
+def test_evaluate_needs_nobody_who_was_trained_on(faces: Path, trained: Path, monkeypatch) -> None:
+    last = json.loads((trained / "result.json").read_text())["last"]
+    run = load_run(trained, "cpu")
+    gone = replace(run.recipe.data, root=str(faces / "moved"), exclude=str(faces / "moved.txt"))
+    found = measure_run(replace(run, recipe=replace(run.recipe, data=gone)))
+    assert found == pytest.approx(last)
+
+
+def test_evaluate_takes_other_test_sets(faces: Path, trained: Path, capsys) -> None:
+    words = ["evaluate", trained, "--device", "cpu", "--data.pairs", "cfp_ff", "--data.probes", faces / "probes"]
+    code, shown, err = command(capsys, *words, f"--data.distractors={faces / 'more'}")
+    assert code == 0 and "CFP-FF" in shown and "CFP-FP" not in shown and "rank 1 of 10" in shown, err
+    last = json.loads((trained / "result.json").read_text())["last"]
+    assert f"{100 * last['cfp_ff']:.1f}" in shown
+    code, _, err = command(capsys, "evaluate", trained, "--device", "cpu", "--optimiser.lr", "1")
+    assert code == 2 and "--optimiser.lr cannot be changed any more" in err
+    code, _, err = command(capsys, "evaluate", trained, "--device", "cpu", "--data.pears", "lfw")
+    assert code == 2 and "pears" in err
+
+
+def test_a_single_process_embeds_without_a_copy_of_the_pixels(faces: Path, trained: Path, monkeypatch) -> None:
+    run, images = load_run(trained, "cpu"), framed(open_images(str(faces / "probes")), WHOLE, workers=0)
+    wanted = embed(run.model, images.subset(range(len(images))), None, CPU)
+    monkeypatch.setattr(type(images), "subset", lambda *_: pytest.fail("the pixels were copied"))
+    assert torch.equal(embed(run.model, images, None, CPU), wanted)
+
+
+@pytest.mark.filterwarnings("default::UserWarning")
+def test_only_results_go_to_stdout_and_notes_are_lines(faces: Path, tmp_path: Path, capsys, monkeypatch) -> None:
+    (tmp_path / "exclude.txt").write_text("Tess Ted\nNo Body\n")
+    changes = {"data__exclude": tmp_path / "exclude.txt", "data__pairs": "lfw", "loop__steps": 1, "loop__eval_every": 1}
+    words = ["lfw-cosface-sec", "--out", tmp_path / "run", "--device", "cpu", *options(faces, **changes)]
+    code, shown, err = command(capsys, "train", *words)
+    assert code == 0 and shown.splitlines()[0].strip() == "test images, not trained on; metrics in %"
+    assert "framing" not in shown and "No Body" not in shown
+    (line,) = (line for line in err.splitlines() if "No Body" in line)
+    assert line.startswith("isosphere: 1 of 2 names to leave out are not among the 10 people")
+    assert "warn(" not in err and "UserWarning" not in err and "identities(" not in err
+    folder, before = tmp_path / "again", {"FORCE_COLOR": "1", "TERM": "xterm"}
+    for name, value in before.items():  # as on a screen
+        monkeypatch.setenv(name, value)
+    words[words.index(tmp_path / "run")] = folder
+    assert re.search(r"identifying[^\r\n]*100%", command(capsys, "train", *words)[2])
+
+
+@pytest.mark.filterwarnings("ignore:.*have no landmarks")
 def test_the_code_in_the_docs_runs(faces: Path, trained: Path, tmp_path: Path, monkeypatch) -> None:
     text = (Path(__file__).parents[2] / "docs" / "faces.md").read_text()
     code = text.split("```python\n")[1].split("```")[0].replace("[0.01]", "[0.5]").replace("(1_000, 10_000)", "(5, 12)")
@@ -261,6 +317,7 @@ def test_people_left_out_are_not_trained_on(faces: Path, trained: Path) -> None:
 # ---------------------------------------------------------------- where faces come from
 
 
+@pytest.mark.filterwarnings("ignore:.*have no landmarks")
 def test_faces_are_aligned_by_their_landmarks_or_cut_from_the_centre(faces: Path) -> None:
     data = recipe_of(faces, data__pairs="cfp_fp").data
     files = sorted((faces / "people").glob("Person_*/*.png"))
@@ -275,6 +332,9 @@ def test_faces_are_aligned_by_their_landmarks_or_cut_from_the_centre(faces: Path
         points[name] = torch.tensor(list(map(float, values)), dtype=torch.float64).view(5, 2)
     wanted = [align(decode(file), points["/".join(file.parts[-2:])]) for file in files]
     assert torch.equal(aligned.train.pixels, torch.stack(wanted)) and not torch.equal(aligned.train.pixels, cut)
+    for told in ("cfp: 20 of 20 faces have no landmarks", "probes: 18 of 18 faces", "others.csv: 10 of 10 faces"):
+        assert told in aligned.deviation
+    assert "people: " not in aligned.deviation
 
 
 def test_faces_in_their_frame_stay_as_they_are(faces: Path, tmp_path: Path) -> None:
@@ -288,6 +348,100 @@ def test_faces_in_their_frame_stay_as_they_are(faces: Path, tmp_path: Path) -> N
     wanted = build_views(recipe_of(faces, **plain).data, CPU).exam.images.pixels
     found = build_views(recipe_of(faces, **plain, data__pairs_root=tmp_path).data, CPU).exam.images.pixels
     assert torch.equal(found, wanted)
+
+
+@pytest.mark.filterwarnings("ignore:.*are unreadable")
+def test_unreadable_faces_may_be_left_out_and_are_recorded(faces: Path, tmp_path: Path) -> None:
+    shutil.copytree(faces / "people", tmp_path / "people")
+    broken = tmp_path / "people" / "Person_3" / "1.png"
+    broken.write_bytes(b"no image")
+    data = recipe_of(faces, data__root=tmp_path / "people", data__pairs="lfw").data
+    with pytest.raises(ValueError, match="1 of 32 images are unreadable: .*Person_3/1.png"):
+        build_views(data, CPU)
+    views = build_views(replace(data, skip_unreadable=True), CPU)
+    wanted = [str(file) for file in sorted((tmp_path / "people").glob("Person_*/*.png")) if file != broken]
+    assert views.train.paths == wanted and len(views.train.pixels) == 31
+    assert "people: 1 of 32 images are unreadable" in views.deviation
+    (tmp_path / "bad.csv").write_text(f"path,label\n{broken},a\n")
+    with pytest.raises(ValueError, match="1 of 1 images are unreadable"):
+        build_views(replace(data, skip_unreadable=True, distractors=(str(tmp_path / "bad.csv"),)), CPU)
+
+
+def eyes(path: Path, apart: int, side: int = 250) -> None:
+    """A dark photograph with two white eyes so many pixels apart, in its middle."""
+    pixels = np.zeros((side, side, 3), np.uint8)
+    for left in ((side - apart) // 2, (side + apart) // 2):
+        pixels[side // 2 - 4 : side // 2 + 4, left - 4 : left + 4] = 255
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(pixels).save(path)
+
+
+def eye_distance(face: Tensor) -> float:
+    """Between the middles of the white in the left and in the right half."""
+    weights = face.float().mean((0, 1))
+    left, right = (float((half * torch.arange(56)).sum() / half.sum()) for half in weights.view(2, 56))
+    return 56 + right - left
+
+
+def test_each_set_is_framed_by_its_own_share(faces: Path, tmp_path: Path) -> None:
+    """Training photographs and singles are scenes as LFW's, probes are cut to the face, others have more around it."""
+    for person in "AB":
+        for number in range(2):
+            eyes(tmp_path / "people" / person / f"{number}.png", 40)
+            eyes(tmp_path / "probes" / person / f"{number}.png", 40, side=130)
+    for number in range(3):
+        eyes(tmp_path / "singles" / f"{number}.png", 40)
+        eyes(tmp_path / "wild" / f"{number}.png", 20)
+    places = {"data__root": tmp_path / "people", "data__exclude": "", "data__probes": tmp_path / "probes"}
+    places["data__distractors"] = f"{tmp_path / 'singles'}:0.52,{tmp_path / 'wild'}:0.26,{tmp_path / 'wild'}"
+    views = build_views(recipe_of(faces, **places).data, CPU)
+    wanted = 112 * 40 / 130
+    for images in (views.train, views.exam.probes, views.exam.distractors.subset(range(6))):
+        assert [eye_distance(face) for face in images.pixels] == pytest.approx([wanted] * len(images), abs=0.6)
+    whole = [eye_distance(face) for face in views.exam.distractors.pixels[6:]]
+    assert whole == pytest.approx([112 * 20 / 250] * 3, abs=0.6), "without a share they are taken whole"
+
+
+def test_framed_faces_know_their_files(faces: Path, trained: Path) -> None:
+    exam = build_views(cli.read_recipe(trained).data, CPU).exam
+    views = {"lfw": FaceView(), "cfp_fp": WHOLE, "cfp_ff": WHOLE}
+    for pairs in exam.pairs:
+        assert len(pairs.images.paths) == len(pairs.images)
+        seen = torch.stack([views[pairs.name](decode(path)) for path in pairs.images.paths])
+        assert torch.equal(pairs.images.pixels, seen)
+    listed = [*sorted((faces / "more").iterdir()), *sorted((faces / "listed").iterdir())]
+    assert exam.distractors.paths == list(map(str, listed)) and len(exam.probes.paths) == 18
+    kept = (trained / "test_paths.txt").read_text().splitlines()
+    assert kept == exam.images.paths
+
+
+def test_view_1_of_lfw_is_judged_in_tenths_of_each_kind(faces: Path, tmp_path: Path) -> None:
+    rows = [f"N{20 + n % 10}\t{1 + n // 10}\t{2 + n // 10}" for n in range(20)]
+    rows += [f"N{20 + n % 10}\t{1 + n // 10}\tN{20 + (n + 3) % 10}\t{2 - n // 10}" for n in range(20)]
+    (tmp_path / "lfw").mkdir()
+    (tmp_path / "lfw" / "pairsDevTest.txt").write_text("\n".join(["20", *rows]) + "\n")
+    for folder in (faces / "lfw").glob("N*"):
+        (tmp_path / "lfw" / folder.name).symlink_to(folder)
+    plain = {"data__pairs": "lfw_dev", "data__pairs_root": tmp_path, "data__probes": "", "data__distractors": ""}
+    last = loop.fit(recipe_of(faces, **plain), tmp_path / "run", "cpu")["last"]
+    pairs = verification("lfw_dev", tmp_path, allow_missing=True)
+    model = load_run(tmp_path / "run", "cpu").model
+    embeddings = mirrored(model, torch.stack([FaceView()(decode(path)) for path in pairs.images.paths]))
+    fold = torch.tensor([place // 2 for place in range(20)] * 2)  # two of a kind in each
+    expected = verified(embeddings[pairs.left], embeddings[pairs.right], pairs.same, fold)
+    assert last["lfw_dev"] == last["accuracy"] == pytest.approx(expected["accuracy"])
+
+
+def test_true_accepts_are_told_where_impostors_are_enough(faces: Path, trained: Path, monkeypatch) -> None:
+    run = load_run(trained, "cpu")
+    assert not [name for name in measure_run(run) if "tar@" in name], "1 % of 20 impostor pairs decides nothing"
+    monkeypatch.setattr(exams, "FAR", 0.5)
+    found = measure_run(run)
+    pairs = verification("lfw", faces, allow_missing=True)
+    embeddings = mirrored(run.model, torch.stack([FaceView()(decode(path)) for path in pairs.images.paths]))
+    cosines = torch.cosine_similarity(embeddings[pairs.left].double(), embeddings[pairs.right].double())
+    bound = cosines[~pairs.same].sort(descending=True).values[10]  # the eleventh impostor is one too many
+    assert found["lfw_tar@0.5"] == pytest.approx(float((cosines[pairs.same] > bound).double().mean()))
 
 
 def record_pair(folder: Path, images: list[tuple[int, bytes]]) -> None:
@@ -344,6 +498,9 @@ def test_records_and_packs_give_the_run_that_folders_give(faces: Path, tmp_path:
         ({"data__allow_missing": "false"}, "CFP-FP has 40 pairs, not 7,000"),
         ({"data__exclude": "nobody.txt"}, "nobody.txt"),
         ({"data__min_images": 5}, "none has 5 images"),
+        ({"data__root": "FACES/alone", "data__exclude": ""}, "alone leaves one person to train on, Ann: two or more"),
+        ({"data__distractors": "FACES/more:1.5"}, "more:1.5 asks for 1.5 of the shorter side: a share is above 0"),
+        ({"data__probes": "FACES/nobody:0.5"}, "no such folder or file"),
         ({"data__distractors": ""}, "data.probes and data.distractors go together"),
         ({"data__probes": "FACES/more"}, "more holds no class folder"),
         ({"data__probes": "FACES/others.csv"}, "others.csv has no person with two photographs"),
@@ -367,12 +524,26 @@ EXACT |= {"constraint__eta": 0.05, "optimiser__lr": 0.002}  # without ArcFace's 
 CLIP = 0.3
 
 
-def on_a_rank(recipes: list[schema.Recipe], recipe: schema.Recipe, ours: Path, theirs: Path) -> list[dict]:
-    """Traces of recipes; a run that is broken off; and one that another number of processes broke off, to its end."""
+def framing_on_a_rank(data: schema.Faces, folder: str) -> dict:
+    """What this rank framed itself, what it has, and whether that is a file which all of them map."""
+    tempfile.tempdir, counts, plain = folder, [], frames.alignment.framed
+    frames.alignment.framed = lambda images, *rest: counts.append(len(images)) or plain(images, *rest, workers=0)
+    views = build_views(data, CPU)
+    sets = [views.train, *(pairs.images for pairs in views.exam.pairs), views.exam.probes, views.exam.distractors]
+    lines = Path("/proc/self/maps").read_text().splitlines()
+    mapped = {line.split()[4] for line in lines if folder in line and "pixels.npy" in line}  # inodes
+    held = [(one.pixels.clone(), one.labels, one.classes, one.paths) for one in sets]
+    return {"counts": counts, "sets": held, "mapped": mapped, "deviation": views.deviation}
+
+
+def on_a_rank(
+    recipes: list[schema.Recipe], recipe: schema.Recipe, ours: Path, theirs: Path, data: schema.Faces, folder: str
+) -> list[dict]:
+    """Traces of recipes; a run broken off; one that another number of processes broke off, to its end; frames."""
     traces = ranks.our_loop(recipes)
     interrupted(recipe, ours, 2)
     loop.fit(recipe, theirs, "cpu", resume=True)
-    return traces
+    return [*traces, framing_on_a_rank(data, folder)]
 
 
 @pytest.fixture(scope="module")
@@ -385,7 +556,9 @@ def both(faces: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[list, l
     recipe = recipe_of(faces, "lfw-arcface-sec", **EXACT)
     loop.fit(recipe, folder / "whole", "cpu")
     interrupted(recipe, folder / "one", 2)
-    together = ranks.on_ranks(2, on_a_rank, recipes, recipe, folder / "two", folder / "one")
+    (folder / "temporary").mkdir()
+    asked = recipe_of(faces, data__pairs="lfw").data, str(folder / "temporary")
+    together = ranks.on_ranks(2, on_a_rank, recipes, recipe, folder / "two", folder / "one", *asked)
     loop.fit(recipe, folder / "two", "cpu", resume=True)
     return ranks.our_loop(recipes), together, folder
 
@@ -416,6 +589,21 @@ def test_checkpoints_go_from_two_ranks_to_one_and_back(both: tuple[list, list, P
         assert found["last"]["accuracy"] == pytest.approx(wanted["last"]["accuracy"])
 
 
+def test_ranks_share_the_frames_of_one(faces: Path, both: tuple[list, list, Path]) -> None:
+    data = recipe_of(faces, data__pairs="lfw").data
+    first, second = both[1][0][-1], both[1][1][-1]
+    views = build_views(data, CPU)
+    wanted = [views.train, views.exam.images, views.exam.probes, views.exam.distractors]
+    assert first["counts"] == [len(views.exam.images), 18, 10, 10, 32] and second["counts"] == []
+    for found in (first, second):
+        for (pixels, labels, classes, paths), one in zip(found["sets"], wanted, strict=True):
+            assert torch.equal(pixels, one.pixels) and torch.equal(labels, one.labels)
+            assert (classes, paths) == (one.classes, one.paths)
+        assert found["deviation"] == views.deviation
+    assert len(first["mapped"]) == 4 and first["mapped"] == second["mapped"], "the same files on both"
+    assert not list((both[2] / "temporary").iterdir()), "nothing is left behind"
+
+
 def test_drawn_classes_train_and_resume(faces: Path, tmp_path: Path) -> None:
     plain = {"data__pairs": "lfw", "data__probes": "", "data__distractors": "", "batches__size": 4}
     recipe = recipe_of(faces, "lfw-arcface-sec", **plain, classes__rate=0.5)
@@ -429,6 +617,33 @@ def test_drawn_classes_train_and_resume(faces: Path, tmp_path: Path) -> None:
     exact = loop.fit(recipe_of(faces, "lfw-arcface-sec", **plain), tmp_path / "exact", "cpu")
     before = saved(tmp_path / "exact")["criterion"]["weights"]
     assert not torch.equal(before, saved(tmp_path / "whole")["criterion"]["weights"]) and exact["last"]["accuracy"]
+
+
+# ---------------------------------------------------------------- lists for identification
+
+
+def test_the_example_makes_the_lists(tmp_path: Path) -> None:
+    lfw = {"Ann_Bee": 1, "Cat_Dee": 2, "George_W_Bush": 1, "Jo_Jones": 1, "Robert_De_Niro": 3, "Zeta-Jones": 1}
+    for name, count in lfw.items():
+        for number in range(count):
+            save(tmp_path / "lfw" / name / f"{name}_{number + 1:04d}.jpg", len(name), number)
+    for person in ("001", "002"):
+        for kind in ("frontal", "profile"):
+            save(tmp_path / "cfp" / "Data" / "Images" / person / kind / "01.jpg", int(person), 1)
+    (tmp_path / "cfp" / "Data" / "list_name.txt").write_text("George Bush\nRobert DeNiro\nSomebody Else\nJo Jones\n")
+    for number in (1, 3):
+        save(tmp_path / "celeba" / "img_celeba" / f"00000{number}.jpg", number, 0)
+    (tmp_path / "celeba" / "identity_CelebA.txt").write_text("000001.jpg 7\n000002.jpg 8\n000003.jpg 9\n")
+    example = Path(__file__).parents[2] / "examples" / "face_lists.py"
+    words = [sys.executable, str(example), *(str(tmp_path / name) for name in ("lfw", "cfp", "celeba"))]
+    subprocess.run(words, check=True, capture_output=True)
+    left_out = (tmp_path / "lfw" / "exclude_cfp.txt").read_text().split()
+    assert left_out == ["George_W_Bush", "Jo_Jones", "Robert_De_Niro"]
+    assert identities(tmp_path / "lfw", left_out, 2).classes == ["Cat_Dee"]
+    assert open_images(str(tmp_path / "lfw" / "singles.csv")).classes == ["Ann_Bee", "Zeta-Jones"]
+    frontal, wild = (open_images(str(tmp_path / name)) for name in ("cfp/frontal.csv", "celeba/images.csv"))
+    assert frontal.classes == ["001", "002"] and all("frontal" in path for path in frontal.paths)
+    assert wild.classes == ["7", "9"] and [Path(path).name for path in wild.paths] == ["000001.jpg", "000003.jpg"]
 
 
 # ---------------------------------------------------------------- inspect, a table, and a GPU

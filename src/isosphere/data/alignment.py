@@ -3,7 +3,10 @@
 The frame is the one that ArcFace's templates fix: with the eyes 35 pixels apart it is 3.2 times as wide as that.
 """
 
+import math
 import os
+import re
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, Dataset
 
-from .images import ImageSet, UnreadableImage, some
+from .images import ImageSet, UnreadableImage, lines, some
 from .recordio import RecordSet
 
 SIZE = 112
@@ -25,6 +28,9 @@ TEMPLATE = torch.tensor(
     dtype=torch.float64,
 )
 CHUNK = 64  # images that a worker hands over at once
+LARGEST = 100_000  # pixels: no photograph has more a side
+NUMBER = r"[-+]?(?:nan|(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)"
+LISTED = re.compile(rf"(.*?\S)((?:\s+{NUMBER}){{10,}})", re.IGNORECASE)  # a file, in which may be blanks, and numbers
 
 
 def similarity(points: Tensor, targets: Tensor) -> Tensor:
@@ -46,19 +52,23 @@ def similarity(points: Tensor, targets: Tensor) -> Tensor:
 def align(image: Tensor, landmarks: Tensor, size: int = SIZE) -> Tensor:
     """The face whose five landmarks (5, 2) lie here, moved to the template, uint8 (C, H, W) -> (C, size, size).
 
-    Landmarks are eyes, nose, mouth as in TEMPLATE, in pixels; hidden ones are NaN, two must be seen. Bilinear, black
-    outside of the image; an image that would be more than halved is first reduced with antialiasing.
+    Landmarks are eyes, nose, mouth as in TEMPLATE, in pixels; hidden ones are NaN, two must be seen, and none may lie
+    further off than twice the longer side. Bilinear, black outside of the image; an image that would be more than
+    halved is first reduced with antialiasing.
     """
     seen = landmarks.isfinite().all(1)
     if int(seen.sum()) < 2:
         raise ValueError(f"a face needs two landmarks to be aligned, not {int(seen.sum())}")
     points, targets = landmarks[seen].double(), TEMPLATE[seen] * (size / SIZE)
+    if points.abs().max() > 2 * max(image.shape[1:]):
+        sides = f"{image.shape[2]} x {image.shape[1]} pixels"
+        raise ValueError(f"its landmarks reach to {points.abs().max():.0f}, far outside of its {sides}")
     matrix = similarity(points, targets)
     reduction = 2 * float(matrix[:, 0].norm())
     if reduction < 1:
         from torchvision.transforms.v2 import functional
 
-        height, width = (max(1, round(side * reduction)) for side in image.shape[1:])
+        height, width = (max(2, round(side * reduction)) for side in image.shape[1:])  # torch fails at a single pixel
         zoom = torch.tensor([width / image.shape[2], height / image.shape[1]], dtype=torch.float64)
         image = functional.resize(image, [height, width], antialias=True)
         matrix = similarity((points + 0.5) * zoom - 0.5, targets)
@@ -111,8 +121,9 @@ def framed(
 ) -> ImageSet:
     """The set with every face in its frame and in memory, uint8 (N, 3, 112, 112), decoded behind a progress bar.
 
-    `landmarks` is (N, 5, 2); a face of which fewer than two are known is seen through the view. `workers` processes
-    share the work (by default one for each core). Unreadable images are an error that names and counts them.
+    `landmarks` is (N, 5, 2); a face of which fewer than two are known is seen through the view, and of those that are
+    cut by it the number is told in a warning and in the set's `deviation`. `workers` processes share the work (by
+    default one for each core). Unreadable images are an error that names and counts them.
     """
     import torchvision.transforms.v2  # noqa: F401, here, or each worker would spend seconds on it
     from rich.progress import track
@@ -128,51 +139,72 @@ def framed(
         num_workers=max(0, min(workers, len(starts) - 1)),  # a single chunk is quicker without
         generator=torch.Generator(),  # else the loader would draw its base seed from the global stream
     )
-    pixels, failures = torch.empty(len(images), 3, view.size, view.size, dtype=torch.uint8), {}
-    for start, (faces, errors) in zip(starts, track(loader, "framing faces", len(starts), transient=True), strict=True):
+    pixels, failures, cut = torch.empty(len(images), 3, view.size, view.size, dtype=torch.uint8), {}, []
+    chunks = track(loader, "framing faces", len(starts), transient=True)
+    for start, (faces, errors, unknown) in zip(starts, chunks, strict=True):
         pixels[start : start + len(faces)] = faces
-        failures.update({start + place: error for place, error in errors.items()})
+        failures.update(errors)
+        cut += unknown
     if failures:
         lost = set(range(len(images.classes))) - {
             label for index, label in enumerate(images.labels.tolist()) if index not in failures
         }
         empty = f"; no image is left of {some(images.classes[label] for label in sorted(lost))}" if lost else ""
         told = f"{len(failures)} of {len(images)} images are unreadable: {some(map(str, failures.values()))}"
-        raise ValueError(f"{told}{empty}; repair or remove them")
-    return ImageSet.from_pixels(pixels, images.labels, images.classes)
+        raise ValueError(f"{told}{empty}; repair or remove them (skip_unreadable trains without)")
+    found = ImageSet.from_pixels(pixels, images.labels, images.classes)
+    if cut:
+        found.deviation = f"{len(cut)} of {len(images)} faces have no landmarks: their central square is taken"
+        warnings.warn(f"{found.deviation}: {some(_name(images, index) for index in cut)}", stacklevel=2)
+    return found
+
+
+def _name(images: ImageSet | RecordSet, index: int) -> str:
+    return f"number {index} of {images}" if images.paths is None else images.paths[index]
 
 
 class _Framed(Dataset):
-    """`faces[start]` are the next CHUNK faces, uint8 (K, 3, S, S), and the errors of those that are unreadable."""
+    """`faces[start]` are the next CHUNK faces, uint8 (K, 3, S, S), the errors of those that cannot be framed by index,
+    and the indices of those that were cut for want of landmarks."""
 
     def __init__(self, images: ImageSet | RecordSet, view: FaceView, landmarks: Tensor | None) -> None:
         self.images, self.view, self.landmarks = images, view, landmarks
 
-    def __getitem__(self, start: int) -> tuple[Tensor, dict[int, UnreadableImage]]:
+    def __getitem__(self, start: int) -> tuple[Tensor, dict[int, UnreadableImage], list[int]]:
         indices, size = range(start, min(start + CHUNK, len(self.images))), self.view.size
-        faces, errors = torch.zeros(len(indices), 3, size, size, dtype=torch.uint8), {}
-        for place, index in enumerate(indices):
-            try:
-                faces[place] = self._face(index)
-            except UnreadableImage as error:  # returned, because a worker would raise it without its path
-                errors[place] = error
-        return faces, errors
-
-    def _face(self, index: int) -> Tensor:
-        image = self.images[index]
-        if self.landmarks is None or int(self.landmarks[index].isfinite().all(1).sum()) < 2:
-            return self.view(image)
-        return align(image, self.landmarks[index], self.view.size)
+        faces, errors, cut = torch.zeros(len(indices), 3, size, size, dtype=torch.uint8), {}, []
+        for face, index in zip(faces, indices, strict=True):
+            try:  # errors are returned, because a worker would raise them without the path
+                image = self.images[index]
+                if self.landmarks is not None and int(self.landmarks[index].isfinite().all(1).sum()) >= 2:
+                    face.copy_(align(image, self.landmarks[index], size))
+                    continue
+                face.copy_(self.view(image))
+                if self.landmarks is not None and image.shape[1:] != (size, size):
+                    cut.append(index)
+            except UnreadableImage as error:
+                errors[index] = error
+            except ValueError as error:
+                errors[index] = UnreadableImage(_name(self.images, index), str(error))
+        return faces, errors, cut
 
 
 def landmarks_of(images: ImageSet | RecordSet, home: Path) -> Tensor | None:
-    """What is known of the faces' landmarks, (N, 5, 2): a `landmarks.txt` in their folder, CFP's fiducials, or None."""
-    if images.paths is None:
+    """What is known of the faces' landmarks, (N, 5, 2): a `landmarks.txt` in their folder, CFP's fiducials, or NaN.
+
+    None for pixels in memory, as packs are of aligned faces.
+    """
+    if images.pixels is not None:
         return None
     home = home if home.is_dir() else home.parent
-    if (home / "landmarks.txt").is_file():
-        return listed_landmarks(home / "landmarks.txt", images)
-    return cfp_landmarks(images) if (home / "Data" / "Fiducials").is_dir() else None
+    listed = home / "landmarks.txt"
+    if listed.is_file() and images.paths is None:
+        raise ValueError(f"{listed} names files, and records have no names: remove it, or do not align")
+    if listed.is_file():
+        return listed_landmarks(listed, images)
+    if images.paths is not None and (home / "Data" / "Fiducials").is_dir():
+        return cfp_landmarks(images)
+    return torch.tensor(torch.nan, dtype=torch.float64).expand(len(images), 5, 2)
 
 
 def listed_landmarks(path: str | Path, images: ImageSet) -> Tensor:
@@ -181,12 +213,17 @@ def listed_landmarks(path: str | Path, images: ImageSet) -> Tensor:
     A line's file is the end of a path of the set, as `Zico/Zico_0001.jpg`; numbers after the tenth are ignored.
     """
     listed = {}
-    for number, line in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), start=1):
-        name, *values = line.split()
-        try:
-            listed[name] = np.array(values[:10], dtype=np.float64).reshape(5, 2)
-        except ValueError as error:
-            raise ValueError(f"{path}: line {number} must be a file and the x, y of five landmarks") from error
+    for number, line in lines(path):
+        parts = LISTED.fullmatch(line)
+        if parts is None:
+            raise ValueError(f"{path}: line {number} must be a file and the x, y of five landmarks")
+        values = list(map(float, parts[2].split()[:10]))
+        seen = [point for point in zip(values[::2], values[1::2], strict=True) if not math.isnan(sum(point))]
+        if len(seen) > 1 and max(max(axis) - min(axis) for axis in zip(*seen, strict=True)) < 1:
+            raise ValueError(f"{path}: line {number} has all landmarks within a pixel; in pixels they lie apart")
+        if any(abs(value) > LARGEST for value in values):
+            raise ValueError(f"{path}: line {number} has a landmark beyond {LARGEST:,} pixels, outside of any image")
+        listed[parts[1]] = np.array(values).reshape(5, 2)
     depth = max((name.count("/") for name in listed), default=0) + 1
     none = np.full((5, 2), np.nan)
     found = [listed.get("/".join(Path(file).parts[-depth:]), none) for file in images.paths]

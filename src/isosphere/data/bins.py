@@ -8,8 +8,10 @@ by Python 2 or 3, with images as bytes or as numpy's arrays. Neither numpy nor a
 import io
 import pickle
 import pickletools
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -51,22 +53,42 @@ def _contents(path: Path) -> tuple[list[bytes], list[bool]]:
     """The two lists of a pack, checked in form and number."""
     try:
         with open(path, "rb") as file:
-            for opcode, argument, _ in pickletools.genops(file):
-                if opcode.name not in OPCODES:
-                    raise ForeignPickle(f"it uses the pickle opcode {opcode.name}")
-                if opcode.name == "GLOBAL":
-                    _admitted(argument.replace(" ", "."))
+            _judge((opcode.name, argument) for opcode, argument, _ in pickletools.genops(file))
             file.seek(0)
             images, same = _Unpickler(file, encoding="bytes").load()  # Python 2's text was bytes, and is bytes here
         images = [image.data if isinstance(image, _Array) else image for image in images]
         fits = len(images) == 2 * len(same) > 0 and all(isinstance(image, bytes) for image in images)
         if not fits or not all(isinstance(one, int) for one in same):
             raise TypeError("it does not hold two encoded images for each truth value")
+        if not set(same) <= {0, 1}:
+            raise ValueError(f"it calls a pair {min(set(same) - {0, 1})}; one person must be 1 or True, two 0 or False")
     except ForeignPickle as error:
         raise ValueError(f"{path} is not a pack of face pairs: {error}; it may be malicious, do not use it") from None
     except Exception as error:  # a damaged pickle raises almost anything
         raise ValueError(f"{path} is not a pack of face pairs, or it is damaged: {error}") from error
     return images, list(map(bool, same))
+
+
+def _judge(opcodes: Iterable[tuple[str, Any]]) -> None:
+    """Refuse foreign opcodes and names before one is obeyed; a name from the stack must be two strings just pushed."""
+    top, memo = [], {}  # what is known to be on top of the stack: strings, or None for what is none
+    for opcode, argument in opcodes:
+        if opcode not in OPCODES:
+            raise ForeignPickle(f"it uses the pickle opcode {opcode}")
+        if opcode in ("UNICODE", "BINUNICODE", "SHORT_BINUNICODE"):
+            top.append(argument)
+        elif opcode in ("GET", "BINGET", "LONG_BINGET"):
+            top.append(memo.get(argument))
+        elif opcode in ("PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"):
+            memo[len(memo) if opcode == "MEMOIZE" else argument] = top[-1] if top else None
+        elif opcode != "FRAME":
+            if opcode == "GLOBAL":
+                _admitted(argument.replace(" ", "."))
+            elif opcode == "STACK_GLOBAL":
+                if len(top) < 2 or None in top[-2:]:
+                    raise ForeignPickle("it asks for a name that is not told in the opcodes before")
+                _admitted(".".join(top[-2:]))
+            top = []
 
 
 class _Unpickler(pickle.Unpickler):
@@ -104,8 +126,8 @@ def _buffer(data: bytearray, *rest: object) -> bytes:
     return bytes(data)
 
 
-def _truth(kind: _Type, data: bytes) -> bool:
-    return data != b"\0"
+def _truth(kind: _Type, data: bytes) -> int:
+    return ord(data)
 
 
 def _admitted(name: str) -> object:

@@ -8,7 +8,8 @@
 | agedb_30 | 6,000 | |
 
 Each may also be a pack, `<name>.bin`, or a list, `<name>_pair.txt`, with two files (below the list's folder or a folder
-in it) and 1 or 0 (or -1) a line. Packs and lists have no folds of their own: they are the consecutive tenths.
+in it) and 1 or 0 (or -1) a line. Packs and lists have no folds of their own: they are the consecutive tenths. Any other
+name is that of pairs of your own, in such a pack or list and of any number.
 """
 
 import re
@@ -25,7 +26,7 @@ from torch import Tensor
 
 from .alignment import WHOLE, FaceView
 from .bins import read_bin
-from .images import ImageSet, ordered, some
+from .images import ImageSet, lines, ordered, some
 from .recordio import RecordSet
 from .transforms import flips
 
@@ -72,6 +73,17 @@ class Pair(NamedTuple):
     fold: int
 
 
+class Source(NamedTuple):
+    """A set of pairs: its size, the file that its layout is known by, the reader, whom a file shows, and the frame."""
+
+    title: str
+    pairs: int | None = None  # any number, for pairs of one's own
+    mark: str = ""
+    read: Callable[[Path], tuple[list[Path], list[Pair]]] | None = None
+    person: Callable[[Path], str] = lambda file: file.parent.name
+    view: FaceView = WHOLE
+
+
 def identities(source: str | Path, exclude: Iterable[str] = (), minimum: int = 1) -> ImageSet | RecordSet:
     """Images by person, from a folder of folders, a .rec beside its .idx, or a folder with `train.rec` in it.
 
@@ -80,14 +92,15 @@ def identities(source: str | Path, exclude: Iterable[str] = (), minimum: int = 1
     is spelt otherwise is not left out.
     """
     source, exclude = Path(source), list(exclude)
+    unwanted = set(map(_letters, exclude))
     recorded = source.suffix == ".rec" or (source / "train.rec").is_file()
-    images = RecordSet.pair(source) if recorded else ImageSet.folder(source)
+    images = RecordSet.pair(source) if recorded else ImageSet.folder(source, lambda name: _letters(name) in unwanted)
     names = list(map(_letters, images.classes))
     absent = [name for name in exclude if _letters(name) not in set(names)]
     if absent:
         told = f"{len(absent)} of {len(exclude)} names to leave out are not among the {len(names)} people of {source}"
         warnings.warn(f"{told}: {some(absent)}", stacklevel=2)
-    unwanted, counts = set(map(_letters, exclude)), torch.bincount(images.labels).tolist()
+    counts = torch.bincount(images.labels, minlength=len(names)).tolist()
     kept = [label for label, name in enumerate(names) if name not in unwanted and counts[label] >= minimum]
     if not kept:
         raise ValueError(f"{source}: of {len(names)} people none has {minimum} images and is not left out")
@@ -100,41 +113,43 @@ def verification(name: str, root: str | Path, allow_missing: bool = False) -> Pa
     Another number of pairs than the benchmark's is an error, and so is a missing image; with `allow_missing` the pairs
     that need one are left out, and this is recorded. CFP's images are all 7,000 for both of its protocols.
     """
-    if name not in SETS:
-        raise ValueError(f"no pairs {name!r}; there are {', '.join(SETS)}")
-    source, root = SETS[name], _home(name, Path(root))
+    source = SETS.get(name, Source(name))
+    root = _home(name, source, Path(root))
     pack, listed = root if root.suffix == ".bin" else root / f"{name}.bin", root / f"{name}_pair.txt"
     if pack.is_file():
         pixels, same = read_bin(pack)
-        if len(same) != source.pairs:
-            raise ValueError(f"{pack} has {len(same):,} pairs, not the {source.pairs:,} of {source.title}")
+        deviation = _deviation(source, len(same), len(same))
+        if deviation and not allow_missing:
+            raise ValueError(f"{pack}: {deviation}; complete it, or go on with allow_missing")
         images = ImageSet.from_pixels(pixels, torch.zeros(len(pixels), dtype=torch.long), [source.title])
         left = torch.arange(0, len(pixels), 2)
-        return Pairs(name, images, left, left + 1, same, _tenths(len(same)), root, WHOLE)
+        return Pairs(name, images, left, left + 1, same, _tenths(len(same)), root, WHOLE, deviation)
     if listed.is_file():
         files, pairs = _read_list(listed)
     elif source.read is not None and (root / source.mark).exists():
         files, pairs = source.read(root)
+    elif name not in SETS:
+        own = f"for pairs of your own {root} must hold {pack.name} or {listed.name}"
+        raise ValueError(f"no pairs {name!r}; there are {', '.join(SETS)}; {own}")
     else:
         expected = ", ".join(filter(None, (source.mark, pack.name, listed.name)))
         raise FileNotFoundError(f"{root} does not hold {source.title}: expected one of {expected}")
-    return _checked(name, root, files, pairs, allow_missing)
+    return _checked(name, source, root, files, pairs, allow_missing)
 
 
-def _home(name: str, root: Path) -> Path:
+def _home(name: str, source: Source, root: Path) -> Path:
     """The folder that holds the pairs: the root itself, or one of its own below, such as cfp/ for cfp_fp."""
-    marks = [mark for mark in (f"{name}.bin", f"{name}_pair.txt", SETS[name].mark) if mark]
+    marks = [mark for mark in (f"{name}.bin", f"{name}_pair.txt", source.mark) if mark]
     folders = (root, root / name, root / name.split("_")[0])
     return next((folder for folder in folders if any((folder / mark).exists() for mark in marks)), root)
 
 
-def _checked(name: str, root: Path, files: list[Path], pairs: list[Pair], allow_missing: bool) -> Pairs:
+def _checked(name: str, source: Source, root: Path, files: list[Path], pairs: list[Pair], allow_missing: bool) -> Pairs:
     """The pairs whose images are there, or an error that counts and names what is missing."""
-    source, absent = SETS[name], {file for file in files if not file.is_file()}
+    absent = {file for file in files if not file.is_file()}
     there = [pair for pair in pairs if pair.left not in absent and pair.right not in absent]
-    deviation = ""
-    if len(there) != source.pairs:
-        deviation = f"{source.title} has {len(there):,} pairs, not {source.pairs:,}"
+    deviation = _deviation(source, len(there), len(pairs))
+    if deviation:
         if absent:
             names = some((str(file.relative_to(root)) for file in sorted(absent)), 20)
             deviation += f"; {len(absent):,} images are absent: {names}"
@@ -148,6 +163,12 @@ def _checked(name: str, root: Path, files: list[Path], pairs: list[Pair], allow_
     table = torch.tensor([(number[left], number[right], same, fold) for left, right, same, fold in there])
     left, right, same, fold = table.T.contiguous()
     return Pairs(name, images, left, right, same.bool(), fold, root, source.view, deviation)
+
+
+def _deviation(source: Source, there: int, listed: int) -> str:
+    """How the number of pairs that are there differs from the benchmark's, or from the list's for one's own pairs."""
+    wanted = source.pairs or listed
+    return "" if there == wanted else f"{source.title} has {there:,} pairs, not {wanted:,}"
 
 
 def _read_lfw(listed: str, root: Path) -> tuple[list[Path], list[Pair]]:
@@ -205,12 +226,11 @@ def _rows(path: Path, pattern: str, form: str) -> list[tuple[str, ...]]:
     if not path.is_file():
         raise ValueError(f"{path} is missing")
     found = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
-        match = re.fullmatch(pattern, line.strip())
-        if match:
-            found.append(match.groups())
-        elif line.strip():
+    for number, line in lines(path):
+        match = re.fullmatch(pattern, line)
+        if not match:
             raise ValueError(f"{path}: line {number} is {line!r}; it must be {form}")
+        found.append(match.groups())
     if not found:
         raise ValueError(f"{path} is empty")
     return found
@@ -230,17 +250,6 @@ def _tenths(count: int) -> Tensor:
 def _letters(name: str) -> str:
     """The name's letters and digits, lower case, without accents."""
     return "".join(letter for letter in unicodedata.normalize("NFKD", name).casefold() if letter.isalnum()) or name
-
-
-class Source(NamedTuple):
-    """A set of pairs: its size, the file that its layout is known by, the reader, whom a file shows, and the frame."""
-
-    title: str
-    pairs: int
-    mark: str = ""
-    read: Callable[[Path], tuple[list[Path], list[Pair]]] | None = None
-    person: Callable[[Path], str] = lambda file: file.parent.name
-    view: FaceView = WHOLE
 
 
 SETS = {

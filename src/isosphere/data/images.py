@@ -47,8 +47,11 @@ class ImageSet:
     """Images with labels: `set[i]` is uint8 (3, H, W) from a file, or (C, H, W) as stored for pixels in memory.
 
     Either `paths` (a list of N) or `pixels` (uint8 (N, C, H, W)) is None. `labels` is long (N,) and counts
-    `classes`, a list of names. `splits` is None, or "train" or "test" for each image.
+    `classes`, a list of names. `splits` is None, or "train" or "test" for each image. `deviation` says what became of
+    some of the images on the way, and is empty where nothing did.
     """
+
+    deviation = ""
 
     def __init__(
         self,
@@ -64,22 +67,28 @@ class ImageSet:
         self.splits = None if splits is None else list(splits)
 
     @classmethod
-    def folder(cls, root: str | Path) -> "ImageSet":
-        """All images of root/class/*.jpg (and the other usual extensions), classes and files in order of name."""
+    def folder(cls, root: str | Path, may_be_empty: Callable[[str], bool] = lambda name: False) -> "ImageSet":
+        """All images of root/class/*.jpg (and the other usual extensions), classes and files in order of name.
+
+        Classes without an image are an error but for those whose name may be empty.
+        """
         root = Path(root)
         if not root.is_dir():
             raise ValueError(f"{root} is not a folder; give a folder that holds one folder of images per class")
         names = ordered(entry.name for entry in root.iterdir() if entry.is_dir() and entry.name[0] != ".")
         if not names:
             raise ValueError(f"{root} holds no class folder; give a folder that holds one folder of images per class")
-        paths, labels = [], []
+        paths, labels, empty = [], [], []
         for label, name in enumerate(names):
             files = [file for file in (root / name).iterdir() if _is_image(file)]
-            if not files:
-                raise ValueError(f"the class folder {root / name} holds no image; fill or remove it")
+            if not files and not may_be_empty(name):
+                empty.append(name)
             paths += sorted(map(str, files))
             labels += [label] * len(files)
-        return cls(torch.tensor(labels), names, paths)
+        if empty:
+            told = f"{len(empty)} of {len(names)} class folders of {root} hold no image: {some(empty)}"
+            raise ValueError(f"{told}; fill or remove them")
+        return cls(torch.tensor(labels, dtype=torch.long), names, paths)
 
     @classmethod
     def flat(cls, root: str | Path) -> "ImageSet":
@@ -221,19 +230,35 @@ def check_images(image_set: ImageSet, workers: int = 8) -> dict[int, UnreadableI
 
 
 def readable_images(image_set: ImageSet, skip_unreadable: bool = False, workers: int = 8) -> ImageSet:
-    """The set if every file can be decoded; else an error naming the others, or a warning and the set without them."""
+    """The set if every file can be decoded; else an error naming the others, or a warning and the set without them.
+
+    How many were left out is also in the `deviation` of the set.
+    """
     failures = check_images(image_set, workers)
     if not failures:
         return image_set
     message = f"{len(failures)} of {len(image_set)} images are unreadable: {some(map(str, failures.values()))}"
-    if not skip_unreadable:
+    if not skip_unreadable or len(failures) == len(image_set):
         raise ValueError(f"{message}; repair or remove them, or allow skip_unreadable")
-    warnings.warn(f"{message}; going on without them", stacklevel=2)
-    return image_set.subset(index for index in range(len(image_set)) if index not in failures)
+    kept = image_set.subset(index for index in range(len(image_set)) if index not in failures)
+    lost = sorted(set(image_set.classes) - set(kept.classes))
+    empty = f"; no image is left of {some(lost)}" if lost else ""
+    warnings.warn(f"{message}{empty}; going on without them", stacklevel=2)
+    kept.deviation = f"{len(failures)} of {len(image_set)} images are unreadable, all of {len(lost)} classes among them"
+    return kept
 
 
 def _is_image(path: Path) -> bool:
     return path.suffix.lower() in EXTENSIONS and not path.name.startswith(".")
+
+
+def lines(path: str | Path) -> list[tuple[int, str]]:
+    """What a text file in UTF-8 holds, stripped and with the number of its line, without the blank ones."""
+    try:
+        text = Path(path).read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not text in UTF-8 ({error}); save it as such") from error
+    return [(number, line.strip()) for number, line in enumerate(text.splitlines(), start=1) if line.strip()]
 
 
 def ordered(names: Iterable[str]) -> list[str]:

@@ -65,8 +65,7 @@ class RecordFile:
         """The beginnings of these records, HEAD (N,), each checked to be one and to end within the file."""
         offsets, size = self.offsets[places], len(self.map)
         if offsets.min() < 0 or offsets.max() > size - 8 - HEADER.size:
-            wrong = places[((offsets < 0) | (offsets > size - 8 - HEADER.size)).argmax()]
-            raise ValueError(self._damage(wrong, f"the file ends at byte {size}; it is cut off, copy it again"))
+            raise ValueError(self._cut_off(places[((offsets < 0) | (offsets > size - 8 - HEADER.size)).argmax()]))
         spans = np.minimum(offsets[:, None] + np.arange(HEAD.itemsize), size - 1)
         heads = np.frombuffer(self.map, np.uint8)[spans].view(HEAD)[:, 0]
         foreign = heads["magic"] != MAGIC
@@ -74,8 +73,7 @@ class RecordFile:
             raise ValueError(self._damage(places[foreign.argmax()], "no record begins there; .rec and .idx disagree"))
         ends = offsets + 8 + (heads["word"] & LENGTH)
         if ends.max() > size:
-            reason = f"it ends after the file's {size} bytes; the file is cut off, copy it again"
-            raise ValueError(self._damage(places[(ends > size).argmax()], reason))
+            raise ValueError(self._cut_off(places[(ends > size).argmax()]))
         return heads
 
     def read(self, place: int) -> bytes:
@@ -91,6 +89,12 @@ class RecordFile:
             last = part in (0, 3)
         return MAGIC.join(parts)
 
+    def _cut_off(self, place: int) -> str:
+        size = len(self.map)
+        whole = np.count_nonzero(np.sort(self.offsets)[1:] <= size)  # those that end where another may begin
+        told = f"the file ends at byte {size}, cut off after {whole} of {len(self.offsets)} records"
+        return self._damage(place, f"{told}; copy it again")
+
     def _damage(self, place: int, reason: str) -> str:
         return f"{self.path}: record {self.keys[place]} at byte {self.offsets[place]}: {reason}"
 
@@ -102,6 +106,7 @@ class RecordSet:
     """
 
     paths = pixels = splits = device = None  # neither separate files nor in memory
+    deviation = ""
 
     def __init__(self, file: RecordFile, places: Tensor, labels: Tensor, classes: Sequence[str]) -> None:
         self.file, self.places, self.labels, self.classes = file, places, labels, list(classes)

@@ -31,6 +31,10 @@ class CosFace:
 
     margin: float = 0.35
 
+    def __post_init__(self) -> None:
+        if not 0 <= self.margin <= 1:
+            raise ValueError(f"CosFace's margin is a difference of cosines in [0, 1], not {self.margin}")
+
     def __call__(self, cosines: Tensor) -> Tensor:
         return cosines - self.margin
 
@@ -40,6 +44,10 @@ class ArcFace:
     """cos(angle + margin) up to the angle pi - margin, beyond it cos - margin sin(margin), which goes on falling."""
 
     margin: float = 0.45
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.margin <= math.pi / 2:
+            raise ValueError(f"ArcFace's margin is an angle in radians in [0, pi / 2], not {self.margin}")
 
     def __call__(self, cosines: Tensor) -> Tensor:
         squares = 1 - cosines * cosines
@@ -56,8 +64,8 @@ class SphereFace:
     margin: int = 3
 
     def __post_init__(self) -> None:
-        if self.margin != int(self.margin) or self.margin < 1:
-            raise ValueError(f"SphereFace multiplies the angle by a whole number of at least 1, not {self.margin}")
+        if self.margin not in range(1, 11):
+            raise ValueError(f"SphereFace multiplies the angle by a whole number from 1 to 10, not {self.margin}")
 
     def __call__(self, cosines: Tensor) -> Tensor:
         previous, multiple = torch.ones_like(cosines), cosines
@@ -128,10 +136,13 @@ def class_weights(dim: int, classes: int, part: slice = slice(None)) -> nn.Param
     return nn.Parameter(weights)
 
 
-def keep_float32(weights: nn.Parameter, before: Tensor) -> None:
-    """Undo `.half()` on class weights, in place: small steps round away in halves, and a norm overflows in float16."""
-    if weights.dtype in (torch.float16, torch.bfloat16):
-        weights.data = before.to(weights.device)
+def keep_float32(self: nn.Module, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> nn.Module:
+    """`_apply` of a head: `.half()` leaves its weights be, as small steps round away in halves and norms overflow."""
+    before = self.weights.data
+    nn.Module._apply(self, fn, recurse)
+    if self.weights.dtype in (torch.float16, torch.bfloat16):
+        self.weights.data = before.to(self.weights.device)
+    return self
 
 
 class LinearClassifier(nn.Module):
@@ -152,11 +163,7 @@ class LinearClassifier(nn.Module):
         sources = {"embeddings": embeddings, "weights": self.weights}
         return class_softmax(raw, weights, labels, normalised=False, sources=sources)
 
-    def _apply(self, fn, recurse: bool = True):
-        before = self.weights.data
-        super()._apply(fn, recurse)
-        keep_float32(self.weights, before)
-        return self
+    _apply = keep_float32
 
     def extra_repr(self) -> str:
         return f"dim={self.weights.shape[1]}, classes={len(self.weights)}"
@@ -187,11 +194,7 @@ class CosineClassifier(nn.Module):
     def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
         return cosine_softmax(embeddings, labels, self.weights, self.margin, self.scale, self.products)
 
-    def _apply(self, fn, recurse: bool = True):
-        before = self.weights.data
-        super()._apply(fn, recurse)
-        keep_float32(self.weights, before)
-        return self
+    _apply = keep_float32
 
     def extra_repr(self) -> str:
         return f"dim={self.weights.shape[1]}, classes={len(self.weights)}, margin={self.margin}, scale={self.scale}"

@@ -71,11 +71,7 @@ class ShardedClassifier(nn.Module):
             sources={"embeddings": embeddings, "weights": self.weights},
         )  # fmt: skip
 
-    def _apply(self, fn, recurse: bool = True):
-        before = self.weights.data
-        super()._apply(fn, recurse)
-        keep_float32(self.weights, before)
-        return self
+    _apply = keep_float32
 
     def extra_repr(self) -> str:
         held = f"dim={self.weights.shape[1]}, classes={len(self.weights)} of {self.classes} from {self.first}"

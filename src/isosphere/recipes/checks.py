@@ -15,6 +15,12 @@ def positive(options: object, *names: str) -> None:
             raise ValueError(f"{name} must be above 0, not {value}")
 
 
+def within(options: object, least: float, most: float, name: str, unit: str) -> None:
+    value = getattr(options, name)
+    if not least <= value <= most:
+        raise ValueError(f"{name} must be {unit} from {least:.5g} to {most:.5g}, not {value}")
+
+
 def shares(scale: tuple[float, float]) -> None:
     if not 0 < scale[0] <= scale[1] <= 1:
         raise ValueError(f"scale must be two shares of the area in order, not {scale}")

@@ -96,7 +96,8 @@ class Faces:
     fraction: float = 1.0
     """Share of the shorter side that this square of a training photograph has; 0.52 for LFW's."""
     pairs: tuple[str, ...] = ("lfw", "agedb_30", "cfp_fp")
-    """Verification sets: lfw, lfw_dev (its view 1, on which choices may be made), cfp_fp, cfp_ff, agedb_30."""
+    """Verification sets: lfw, lfw_dev (its view 1, on which choices may be made), cfp_fp, cfp_ff, agedb_30, or any name
+    with a pack (name.bin) or list (name_pair.txt) of your own."""
     pairs_root: str = ""
     """The folder with their folders (lfw/, cfp/) or packs (lfw.bin)."""
     probes: str = ""
@@ -105,12 +106,17 @@ class Faces:
     """Folders or CSVs of other people, among whom the probes are looked for."""
     allow_missing: bool = False
     """Go on with an incomplete set of pairs; what is missing is recorded in the run."""
+    skip_unreadable: bool = False
+    """Train and identify without the files that cannot be decoded, instead of stopping at them; pairs must be whole."""
 
     size: ClassVar[int] = 112
 
     def __post_init__(self) -> None:
         at_least(self, 1, "min_images")
         shares((self.fraction, 1.0))
+        taken = {"accuracy", "embeddings", "probes", "distractors", "rank1"}.intersection(self.pairs)
+        if taken:
+            raise ValueError(f"pairs cannot have the name {taken.pop()}, which is that of another measurement")
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,10 @@
 """The losses as options of a recipe, with the reason for each default; the unions at the end are the registry."""
 
+import math
 from dataclasses import dataclass
 from typing import Literal
+
+from isosphere.recipes.checks import within
 
 
 @dataclass(frozen=True)
@@ -104,6 +107,9 @@ class SphereFace:
     scale: float = 64.0
     """Section 4.1."""
 
+    def __post_init__(self) -> None:
+        within(self, 1, 10, "margin", "a multiple of the angle")
+
 
 @dataclass(frozen=True)
 class CosFace:
@@ -114,15 +120,21 @@ class CosFace:
     scale: float = 64.0
     """Section 4.1."""
 
+    def __post_init__(self) -> None:
+        within(self, 0, 1, "margin", "a difference of cosines")
+
 
 @dataclass(frozen=True)
 class ArcFace:
     """Cosine softmax with a margin on the angle."""
 
     margin: float = 0.45
-    """0.5 does not converge on CASIA-WebFace (App. B.2)."""
+    """In radians; 0.5 does not converge on CASIA-WebFace (App. B.2)."""
     scale: float = 64.0
     """Section 4.1."""
+
+    def __post_init__(self) -> None:
+        within(self, 0, math.pi / 2, "margin", "an angle in radians")
 
 
 PairLoss = Triplet | SemiHard | NPair | MultiSimilarity | Contrastive | SupCon | NTXent

@@ -19,7 +19,7 @@ from isosphere.recipes import options, schema
 from isosphere.sphere import norms
 from isosphere.train import build, distributed, state
 from isosphere.train.exams import Exam, Frozen, Images, Retrieval, View
-from isosphere.train.views import build_test_view, build_views, open_images
+from isosphere.train.views import build_exam, build_test_view, open_images
 
 
 @torch.no_grad()
@@ -41,7 +41,8 @@ def embed(
     forward = {
         "embeddings": model, "features": getattr(model, "features", None), "mirrored": partial(mirror_averaged, model)
     }[how]  # fmt: skip
-    mine = images.subset(range(distributed.rank(), len(images), distributed.world()))
+    world = distributed.world()  # alone, a rank takes all: a subset would copy the pixels
+    mine = images if world == 1 else images.subset(range(distributed.rank(), len(images), world))
     batches = OrderedBatches(len(mine), batch)
     training = model.training
     model.eval()
@@ -111,7 +112,7 @@ def load_run(folder: Path, device: str = "auto") -> Trained:
 def measure_run(trained: Trained, root: str | None = None) -> dict[str, float]:
     """The metrics of a trained run in its own exam, or in retrieval among all classes of a folder or CSV."""
     if root is None:
-        exam = build_views(trained.recipe.data, trained.device).exam
+        exam = build_exam(trained.recipe.data, trained.device)
     else:
         images = open_images(root)
         if len(images.classes) < 2:
@@ -122,7 +123,7 @@ def measure_run(trained: Trained, root: str | None = None) -> dict[str, float]:
 
 def probe_run(trained: Trained, lrs: tuple[float, ...]) -> dict[float, dict[str, float]]:
     """The linear probe of a run's frozen features at several learning rates, trained at once."""
-    exam = build_views(trained.recipe.data, trained.device).exam
+    exam = build_exam(trained.recipe.data, trained.device)
     if not isinstance(exam, Frozen):
         raise ValueError("--probe needs a run without labels on images that have some, which this is not")
     return exam.probe(exam.look(partial(embed_shown, trained), True), trained.recipe.seed, lrs)

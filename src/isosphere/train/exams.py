@@ -4,11 +4,14 @@ An exam is taken in two parts. `look` embeds what it needs, which all ranks shar
 on one of them. `headline` is the metric by which a run is told in a line.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
+from rich.console import Console
+from rich.progress import Progress
 from torch import Tensor
 
 from isosphere.data.faces import Pairs
@@ -16,10 +19,12 @@ from isosphere.data.images import ImageSet
 from isosphere.data.packed import PackedSet
 from isosphere.metrics import clustering_metrics, retrieval_metrics
 from isosphere.metrics.faces import (
+    FEWEST_FALSE_ACCEPTS,
     auc,
     distractors_ahead,
     norm_and_errors,
     pair_cosines,
+    tar_at_far,
     verification,
     wrong_pairs,
 )
@@ -30,6 +35,16 @@ Images = ImageSet | PackedSet
 View = Callable[[Tensor, Tensor], Tensor]
 Embed = Callable[..., Tensor]  # (images, view, how="embeddings" | "mirrored" | "features") -> (N, D)
 Looks = dict[str, Tensor]
+FAR = 0.01  # false accept rate at which true accepts are told; the usual sets have impostors enough for it
+
+
+@contextmanager
+def bar(title: str, total: int) -> Iterator[Callable[[int, int], None]]:
+    """A progress bar on the screen (none in a log file) that hears `show(done, total)`, and goes when all is done."""
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task(title, total=total)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
 
 
 @dataclass(frozen=True)
@@ -92,6 +107,8 @@ class Faces:
                 wrong, _ = wrong_pairs(cosines, pairs.same, pairs.fold)
                 lower = torch.minimum(norms(left), norms(right))
                 found[f"{pairs.name}_auc"] = auc(cosines, pairs.same)
+                if FAR * int((~pairs.same).sum()) >= FEWEST_FALSE_ACCEPTS:
+                    found[f"{pairs.name}_tar@{FAR:g}"] = tar_at_far(cosines, pairs.same, (FAR,))[FAR]
                 found |= _foretold(pairs.name, lower, wrong)
         found = {"accuracy": sum(found[pairs.name] for pairs in self.pairs) / len(self.pairs)} | found
         return found | self._identified(looks, seed) if "probes" in looks else found
@@ -100,7 +117,8 @@ class Faces:
         probes, distractors = looks["probes"], looks["distractors"]
         counts = [10**power for power in range(3, 7) if 10**power < len(distractors)] + [len(distractors)]
         labels = self.probes.labels.to(probes.device)
-        rows, _, ahead = distractors_ahead(probes, labels, distractors, counts, 1, seed=seed)
+        with bar("identifying", len(distractors)) as show:
+            rows, _, ahead = distractors_ahead(probes, labels, distractors, counts, 1, seed=seed, progress=show)
         found = {f"rank1@{count}": float((ahead[count] == 0).double().mean()) for count in counts}
         return found | _foretold("rank1", norms(probes)[rows], ahead[counts[-1]] > 0)
 

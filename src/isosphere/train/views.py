@@ -1,6 +1,5 @@
 """From a recipe's data to pixels: the images to train on, how they are seen, and the exam."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from dataclasses import replace as changed
 from pathlib import Path
@@ -8,13 +7,14 @@ from pathlib import Path
 import torch
 
 from isosphere.data import alignment, cifar, faces, retrieval
-from isosphere.data.images import ImageSet, readable_images, some, split_classes
+from isosphere.data.images import ImageSet, lines, readable_images, some, split_classes
 from isosphere.data.packed import PackedSet, pack
 from isosphere.data.transforms import ShiftView, TestView, TrainView
 from isosphere.data.two_views import ContrastiveView
 from isosphere.recipes import schema
 from isosphere.train import exams
 from isosphere.train.exams import Exam, Images, View
+from isosphere.train.frames import Source, framed, parse_place, square
 
 RECALLS = {
     "cub200": (1, 2, 4, 8),
@@ -48,6 +48,11 @@ def build_views(data: schema.Data, device: torch.device) -> Views:
         schema.Unlabelled: _unlabelled,
     }
     return makers[type(data)](data, device)
+
+
+def build_exam(data: schema.Data, device: torch.device) -> Exam:
+    """The exam alone; that of faces opens and frames nobody of the people who are trained on, where there are many."""
+    return _face_exam(data, device)[0] if isinstance(data, schema.Faces) else build_views(data, device).exam
 
 
 def build_test_view(data: schema.Data) -> View | None:
@@ -86,7 +91,8 @@ def _folder(data: schema.Folder, device: torch.device) -> Views:
     images = readable_images(open_images(data.root), data.skip_unreadable)
     train, test = split_classes(images, data.train_fraction)
     train_view = TrainView(data.size, data.shorter, data.scale, flip=data.flip)
-    return Views(train, train_view, build_test_view(data), exams.Retrieval(test, build_test_view(data)))
+    exam = exams.Retrieval(test, build_test_view(data))
+    return Views(train, train_view, build_test_view(data), exam, images.deviation)
 
 
 def _benchmark(data: schema.Benchmark, device: torch.device) -> Views:
@@ -117,57 +123,57 @@ def _faces(data: schema.Faces, device: torch.device) -> Views:
     """Everything is opened before the first face is framed, so that what is missing is told at once."""
     if not data.root:
         raise ValueError("data.root is empty: name a folder of people's folders, or a .rec beside its .idx")
+    exclude = [name for _, name in lines(data.exclude)] if data.exclude else []
+    people = faces.identities(data.root, exclude, data.min_images)
+    if len(people.classes) < 2:
+        raise ValueError(f"{data.root} leaves one person to train on, {people.classes[0]}: two or more are needed")
+    exam, deviations = _face_exam(data, device)
+    source = Source(people, Path(data.root), square(data.fraction))
+    train = framed([source], data.align, device, data.skip_unreadable)
+    return Views(train, faces.FlipView(), None, exam, "; ".join(filter(None, [train.deviation, *deviations])))
+
+
+def _face_exam(data: schema.Faces, device: torch.device) -> tuple[exams.Faces, list[str]]:
+    """The exam, which needs none of the people that are trained on, and how its sets differ from the original."""
     if not data.pairs_root:
         raise ValueError("data.pairs_root is empty: name the folder of the verification sets (lfw/, cfp/ or lfw.bin)")
     if not data.pairs:
         raise ValueError(f"data.pairs is empty: name at least one of {', '.join(faces.SETS)}")
     if bool(data.probes) != bool(data.distractors):
         raise ValueError("data.probes and data.distractors go together: who is to be identified, and among whom")
-    exclude = Path(data.exclude).read_text(encoding="utf-8").splitlines() if data.exclude else ()
-    people = faces.identities(data.root, filter(None, map(str.strip, exclude)), data.min_images)
-    pairs = [faces.verification(name, data.pairs_root, data.allow_missing) for name in data.pairs]
-    probes = [open_images(data.probes)] if data.probes else []
-    others = [open_images(root, flat=True) for root in data.distractors]
-    if probes and int(torch.bincount(probes[0].labels).max()) < 2:
+    pairs = [_folded(faces.verification(name, data.pairs_root, data.allow_missing)) for name in data.pairs]
+    probes = [_source(data.probes, "probes")] if data.probes else []
+    others = [_source(place, "distractors") for place in data.distractors]
+    if probes and int(torch.bincount(probes[0].images.labels).max()) < 2:
         raise ValueError(f"{data.probes} has no person with two photographs: none can be identified by the other")
 
-    view = changed(alignment.FaceView(), fraction=data.fraction) if data.fraction < 1 else alignment.WHOLE
-    train = _framed([(people, Path(data.root), view)], data.align, device)
-    framed: dict[tuple[str, ...], ImageSet] = {}
+    sets: dict[tuple[str, ...], ImageSet] = {}
     for number, found in enumerate(pairs):
         key = tuple(found.images.paths or (found.name,))
-        if key not in framed:  # CFP's two protocols are of the same images
-            framed[key] = _framed([(found.images, found.home, found.view)], data.align, device)
-        pairs[number] = changed(found, images=framed[key])
+        if key not in sets:  # CFP's two protocols are of the same images
+            sets[key] = framed([Source(found.images, found.home, found.view)], data.align, device)
+        pairs[number] = changed(found, images=sets[key])
     asked, among = (
-        _framed([(one, Path(root), alignment.WHOLE) for one, root in zip(sets, roots, strict=True)], data.align, device)
-        if sets else None
-        for sets, roots in ((probes, (data.probes,)), (others, data.distractors))
-    )  # fmt: skip
-    deviation = "; ".join(filter(None, (one.deviation for one in pairs)))
-    return Views(train, faces.FlipView(), None, exams.Faces(tuple(pairs), asked, among), deviation)
+        framed(sources, data.align, device, data.skip_unreadable) if sources else None for sources in (probes, others)
+    )
+    told = [one.deviation for one in (*pairs, *sets.values(), asked, among) if one is not None]
+    return exams.Faces(tuple(pairs), asked, among), told
 
 
-def _framed(
-    sources: Iterable[tuple[ImageSet, Path, alignment.FaceView]], align: bool, device: torch.device
-) -> ImageSet:
-    """All faces of these sets in their frames, in memory, on the device if they take no more than half of it.
+def _folded(pairs: faces.Pairs) -> faces.Pairs:
+    """A fold's threshold comes from the others, so one (LFW's view 1) becomes ten: each kind in tenths, in order."""
+    if len(pairs.fold.unique()) > 1:
+        return pairs
+    fold = torch.empty_like(pairs.fold)
+    for kind in (pairs.same, ~pairs.same):
+        fold[kind] = torch.arange(int(kind.sum())) * 10 // max(1, int(kind.sum()))
+    return changed(pairs, fold=fold)
 
-    Labels of several sets count on.
-    """
-    parts = []
-    for images, home, view in sources:
-        landmarks = alignment.landmarks_of(images, home) if align else None
-        done = images.pixels is not None and images.pixels.shape[-1] == images.pixels.shape[-2] == view.size
-        parts.append(images if done else alignment.framed(images, view, landmarks))
-    labels, classes = [], []
-    for part in parts:
-        labels.append(part.labels + len(classes))
-        classes += part.classes
-    pixels = parts[0].pixels if len(parts) == 1 else torch.cat([part.pixels for part in parts])
-    if device.type != "cuda" or pixels.numel() <= torch.cuda.mem_get_info(device)[0] / 2:
-        pixels = pixels.to(device)
-    return ImageSet.from_pixels(pixels, torch.cat(labels), classes)
+
+def _source(place: str, field: str) -> Source:
+    """Probes or distractors; these may also lie in one folder, as nobody asks who they are."""
+    path, view = parse_place(place, field)
+    return Source(open_images(path, flat=field == "distractors"), Path(path), view)
 
 
 # ---------------------------------------------------------------- without labels
@@ -186,9 +192,11 @@ def _unlabelled(data: schema.Unlabelled, device: torch.device) -> Views:
     train_view = ContrastiveView(data.size, data.shorter, data.scale, flip=data.flip, jitter=data.jitter)
     test_view = build_test_view(data)
     if len(images.classes) < 2:
-        return Views(images, train_view, test_view, exams.Unexamined(images, test_view), unlabelled=True)
+        exam = exams.Unexamined(images, test_view)
+        return Views(images, train_view, test_view, exam, images.deviation, unlabelled=True)
     train, test = _parted(images, FIFTH)
-    return Views(train, train_view, test_view, exams.Frozen(train, test, test_view), unlabelled=True)
+    exam = exams.Frozen(train, test, test_view)
+    return Views(train, train_view, test_view, exam, images.deviation, unlabelled=True)
 
 
 def _parted(images: ImageSet, share: float) -> tuple[ImageSet, ImageSet]:

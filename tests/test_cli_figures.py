@@ -1,0 +1,64 @@
+"""`isosphere figure` and `isosphere report` as a user meets them: a figure's own options, and one line for bad ones."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from isosphere.recipes import find, options
+
+
+def isosphere(*words: str, folder: Path, code: int = 0) -> subprocess.CompletedProcess:
+    done = subprocess.run([sys.executable, "-m", "isosphere", *words], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+    return done
+
+
+@pytest.fixture
+def run(tmp_path) -> Path:
+    """What a run leaves that has been evaluated twice."""
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "recipe.json").write_text(json.dumps(options.to_dict(find("cub200-ms-sec", {}))))
+    tests = [{"step": step, "kind": "test", "recall@1": 0.4, "map@r": 0.1 + step / 100} for step in (0, 10)]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(test) + "\n" for test in tests))
+    return folder
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["convergence run --metric map@r --out f", "convergence --metric=map@r --out f run"],
+    ids=("after", "before"),
+)
+def test_a_figures_own_option_may_stand_anywhere(words, run):
+    done = isosphere("figure", *words.split(), folder=run.parent)
+    assert done.stdout.split() == ["f.png", "f.svg"]
+    text = (run.parent / "f.svg").read_text()
+    assert "MAP@R (%)" in text and "R@1" not in text.replace("MAP@R", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("convergence run --metrc map@r", "this figure has no option --metrc; it has metric"),
+        ("convergence run --metric", "--metric needs a value"),
+        ("map run --classes many", "--classes must be a whole number, not 'many'"),
+        ("convergence nowhere", "nowhere is not a run folder"),
+        ("convergance run", "no figure 'convergance'"),
+    ],
+)
+def test_bad_options_are_one_line_and_nothing_is_written(words, told, run):
+    done = isosphere("figure", *words.split(), folder=run.parent, code=2)
+    assert told in done.stderr and len(done.stderr.strip().splitlines()) == 1, done.stderr
+    assert [entry.name for entry in run.parent.iterdir()] == ["run"]
+
+
+def test_the_report_is_one_page(run):
+    assert isosphere("report", "run", "--out", "page.html", folder=run.parent).stdout.strip() == "page.html"
+    page = (run.parent / "page.html").read_text()
+    assert page.startswith("<!DOCTYPE html>") and "run" in page and "MAP@R" in page
+    done = isosphere("report", "nowhere", folder=run.parent, code=2)
+    assert "no such run folder or results file: nowhere" in done.stderr
