@@ -456,3 +456,12 @@ def test_classes_too_small_to_measure_on_are_told(tmp_path):
 def test_the_loss_itself_refuses_what_is_not_positive(settings):
     with pytest.raises(ValueError, match=next(iter(settings))):
         NTXentLoss(**settings)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_on_a_gpu_a_captured_run_is_the_eager_run(cifar10, tmp_path):
+    for compiled in ("false", "true"):
+        loop.fit(tiny(cifar10, loop__compile=compiled, loop__precision="float64"), tmp_path / compiled, "cuda")
+    eager, captured = ([line["loss"] for line in lines(tmp_path / run, "train")] for run in ("false", "true"))
+    assert len(eager) == 20 and captured == pytest.approx(eager, rel=1e-4)
+    assert "probe_top1" in result(tmp_path / "true")["last"]

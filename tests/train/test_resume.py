@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from isosphere.recipes import override
-from isosphere.train import state
+from isosphere.train import evaluate, state
 from isosphere.train.loop import fit
 from isosphere.train.stopping import NonFiniteLoss
 from tiny import TINY, tiny_recipe
@@ -89,6 +89,25 @@ def test_resuming_a_finished_run_measures_it_again(tmp_path):
     first = fit(recipe, tmp_path / "run", "cpu")
     again = fit(recipe, tmp_path / "run", "cpu", resume=True)
     assert again["last"] == first["last"]
+
+
+def test_a_last_exam_that_fails_costs_no_training(tmp_path, monkeypatch):
+    recipe, taken = tiny_recipe(), evaluate.take
+
+    def failing(exam, embedder, final, seed):
+        if final:
+            raise OSError("no space for the exam")
+        return taken(exam, embedder, final, seed)
+
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="no space"):
+        patch.setattr(evaluate, "take", failing)
+        fit(recipe, tmp_path / "run", "cpu")
+    assert weights(tmp_path / "run")["finished"]
+    result = fit(recipe, tmp_path / "run", "cpu", resume=True)
+    whole = fit(recipe, tmp_path / "whole", "cpu")
+    assert result["last"] == whole["last"]
+    lines = [(tmp_path / run / "metrics.jsonl").read_text() for run in ("run", "whole")]
+    assert lines[0] == lines[1]
 
 
 def test_a_checkpoint_of_another_recipe_is_refused(tmp_path):

@@ -139,8 +139,9 @@ def _train(run: Run, journal: Journal, caught: list[int]) -> dict[str, float]:
         if loop.snapshot_every:
             _snapshot(run, journal)
     run.network.train()
-    if run.step == loop.steps:  # a finished run whose result was lost
-        return _evaluate(run, journal, final=True, write=False)
+    if run.step == loop.steps:  # a finished run whose last exam or result was lost
+        examined = any(line["step"] == run.step for line in journal.entries("test"))
+        return _evaluate(run, journal, final=True, write=not examined)
     last: dict[str, float] = {}
     episodes = Episodes(proxy_power(run.optimiser), constrained=False)  # the radial share is the criterion's alone
     for line in journal.entries("train"):  # of before a resume, so that alarms go on as they would have
@@ -157,16 +158,19 @@ def _train(run: Run, journal: Journal, caught: list[int]) -> dict[str, float]:
             for name, words in episodes.fresh(values).items():
                 journal.alarm(run.step, name, words)
             journal.advance(run.step)
-        final = run.step == loop.steps
-        if run.step % loop.eval_every == 0 or final:
-            last = _evaluate(run, journal, final)
         if loop.snapshot_every and run.step % loop.snapshot_every == 0:
             _snapshot(run, journal)
-        stopping = _asked_to_stop(run, caught)
-        saving = loop.save_every and (run.step % loop.save_every == 0 or final)
-        if saving or (stopping and not final):
+        final = run.step == loop.steps
+        if final and loop.save_every:  # before the last exam, the longest: should it fail, the run can be taken up
             _save(run, journal, found)
-        if stopping and not final:
+        if run.step % loop.eval_every == 0 or final:
+            last = _evaluate(run, journal, final)
+        if final:
+            break
+        stopping = _asked_to_stop(run, caught)
+        if stopping or (loop.save_every and run.step % loop.save_every == 0):
+            _save(run, journal, found)
+        if stopping:
             told = f"stopped and saved at step {run.step} of {loop.steps}; go on with --resume {journal.folder}"
             raise Interrupted(told, caught[0] if caught else signal.SIGTERM)
     return last
