@@ -12,8 +12,8 @@ torchvision's CIFAR-10 gives them, two forward passes and 8 workers, in float32 
 then the same with bfloat16 and 16 workers.
 
 Workers start anew at every turn and steps are timed after the first ones, so none is timed on batches that were made
-during somebody else's turn. Images are counted once, not by views. The exit code is 1 if a target is missed; on CPU
-there is none, and all is float32. What a missing package leaves unmeasured is told.
+during somebody else's turn. Images are counted once, not by views. The exit code is 1 if a target is missed, or was not
+measured because a package is missing; on CPU there is none, and all is float32.
 """
 
 import argparse
@@ -44,7 +44,7 @@ from torchvision.transforms import v2
 
 from isosphere.data import cifar
 from isosphere.losses.contrastive import NTXentLoss
-from isosphere.models.cifar_resnet import CIFAR
+from isosphere.models.cifar_resnet import CIFAR10
 from isosphere.models.embedder import build_backbone, build_head
 from isosphere.recipes import find
 from isosphere.train.loop import Run, prepare, train_step, training_feed
@@ -93,7 +93,8 @@ def write_cifar(root: Path, pixels: np.ndarray) -> None:
     for number, name in enumerate((*source.files["train"], *source.files["test"])):
         part = rows[number % 5 :: 5]
         labels = (np.arange(len(part)) % source.classes).tolist()
-        (folder / name).write_bytes(pickle.dumps({"data": part, source.labels: labels}, protocol=4))
+        held = {"batch_label": name, "data": part, source.labels: labels}
+        (folder / name).write_bytes(pickle.dumps(held, protocol=4))
 
 
 def our_run(root: Path, size: Size, device: str) -> Run:
@@ -131,7 +132,7 @@ def on_device(pixels: Tensor, size: Size) -> dict[str, Contestant]:
     view = v2.Compose([
         v2.RandomResizedCrop(32, scale=(0.2, 1.0), antialias=True), v2.RandomHorizontalFlip(),
         v2.RandomApply([v2.ColorJitter(0.4, 0.4, 0.4, 0.1)], p=0.8), v2.RandomGrayscale(0.2),
-        v2.ToDtype(torch.float32, scale=True), v2.Normalize(CIFAR.mean, CIFAR.std),
+        v2.ToDtype(torch.float32, scale=True), v2.Normalize(CIFAR10.mean, CIFAR10.std),
     ])  # fmt: skip
     device = pixels.device
 
@@ -312,7 +313,8 @@ def main() -> int:
         size = size._asdict() | dict(rounds=options.rounds)
         about = dict(versions=versions, hardware=hardware, size=size, rows=rows, missing=missing)
         Path(options.json).write_text(json.dumps(about, indent=1) + "\n")
-    return 0 if all(row["reached"] for row in rows) else 1
+    unmeasured = options.device == "cuda" and missing
+    return 0 if all(row["reached"] for row in rows) and not unmeasured else 1
 
 
 if __name__ == "__main__":

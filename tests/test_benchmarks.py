@@ -81,3 +81,16 @@ def test_ours_reads_the_pixels_that_the_others_have(simclr, tmp_path):
 def test_targets(simclr, name, ms, ratio, target, reached):
     assert simclr.verdict(name, ms, ratio, target, "cuda")["reached"] is reached
     assert simclr.verdict(name, ms, ratio, target, "cpu") == {"target": "", "reached": True}
+
+
+@pytest.mark.parametrize("device, missing, reached, code", [
+    ("cuda", {}, True, 0), ("cuda", {"lightly": "no such module"}, True, 1), ("cuda", {}, False, 1),
+    ("cpu", {"lightly": "no such module"}, True, 0),
+])  # fmt: skip
+def test_a_target_that_nobody_measured_is_not_reached(simclr, monkeypatch, device, missing, reached, code):
+    row = dict(name="ours", ms=1.0, spread_ms=[1.0, 1.0], images_per_second=1.0, ours_is_faster=1.0, target="< 30 ms")
+    monkeypatch.setattr(simclr, "race", lambda *_: ([row | {"reached": reached}], missing))
+    monkeypatch.setattr(simclr.torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(simclr.torch.cuda, "get_device_name", lambda: "a GPU")
+    monkeypatch.setattr(sys, "argv", ["simclr.py", "--device", device])
+    assert simclr.main() == code

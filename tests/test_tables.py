@@ -31,6 +31,24 @@ def test_seeds_table_has_means_spreads_and_divergence():
     assert "61.0 ± 1.4" in text and "2 (1 diverged)" in text and "50.0" in text
 
 
+def simclr_record(arm: str, seed: int, top1: float) -> dict:
+    last = {"knn": top1 - 0.2, "probe_top1": top1, "probe_top5": top1 + 0.1, "probe_best_top1": top1 + 0.04}
+    last |= {"probe_best_epoch": 61, "probe_top1@1": 0.1234, "norm_mean": 3.0, "norm_variance": 0.5}
+    tests = [{"knn": 0.3333}, last]
+    return {"cell": "simclr-cifar10", "arm": arm, "seed": seed, "last": last, "tests": tests}
+
+
+def test_the_oracle_says_of_which_metric_it_is_and_is_the_probes_for_simclr():
+    oracles = {"oracle probe top-1,": simclr_record("sec", 0, 0.5), "oracle R@1,": record("a", "sec", 0, 0.5)}
+    oracles["oracle R@1,"]["tests"] = [{"recall@1": 0.54}, {"recall@1": 0.5}]
+    for heading, one in oracles.items():
+        text = shown(seeds_table([one]))
+        (row,) = (line.split() for line in text.splitlines() if line.startswith(" sec "))
+        assert heading in text and "picked on test" in text and row[-1] == "54.0", text
+    text = shown(comparison({Path("runs/one"): {"last": simclr_record("sec", 0, 0.5)["last"]}}))
+    assert "best top-1, picked on test" in text and "54.0" in text and "12.3" not in text and "6100" not in text
+
+
 def test_pooled_difference_against_a_loop():
     generator = np.random.default_rng(1)
     values = {(cell, arm, seed): generator.random() for cell in "abc" for arm in ("none", "sec") for seed in range(3)}

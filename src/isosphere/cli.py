@@ -91,6 +91,10 @@ def reproduce(
     epochs: Annotated[int, typer.Option(help="table5: 100 or 200")] = 100,
     paper: Annotated[bool, typer.Option("--paper", help="as the authors trained, in place of the fair way")] = False,
     tune: Annotated[bool, typer.Option(help="table3, table5: tune rate and strength on held-out training data")] = True,
+    tuned_by: Annotated[
+        Path | None,
+        typer.Option(help="in place of trials, those in this results file of another network", exists=True),
+    ] = None,
     results: Annotated[Path, typer.Option(help="folder of JSON files; what is there is not run")] = Path("results"),
     out: Annotated[Path, typer.Option(help="where the run folders go")] = Path("runs"),
     device: Device = "auto",
@@ -116,15 +120,19 @@ def reproduce(
         for cell, its in cells(table, asked).items()
     }
     tuning = tune and table in TUNED and not paper
+    if tuned_by is not None and not tuning:
+        raise ValueError("--tuned-by stands for the trials of table3 and table5: leave out --paper and --no-tune")
     # Another experiment has another file: its runs are not seeds of this one.
     other = [f"{key.split('.')[-1]}={value}" for key, value in sorted(given.items()) if key not in engine.FREE]
     marks = ["paper"] * paper + ["untuned"] * (table in TUNED and not tuning and not paper) + other
+    marks += [f"tuned-by={tuned_by.stem}"] if tuned_by else []
     suffix = "".join(f"_{mark}".replace("/", "-") for mark in marks)
     if len(suffix) > 80:  # too long for a file's name
-        suffix = f"_{hashlib.sha256(suffix.encode()).hexdigest()[:8]}"
+        suffix = "_tuned-by" * bool(tuned_by) + f"_{hashlib.sha256(suffix.encode()).hexdigest()[:8]}"
     name = f"{table}_{next(iter(chosen)).removeprefix('simclr-').split('-')[0]}{suffix}"
     held = engine.Results(results / f"{name}.json")
-    records = engine.reproduce(chosen, dict.fromkeys(seeds or (0,)), tuning, held, out / name, device)
+    source = engine.Results(tuned_by) if tuned_by else None
+    records = engine.reproduce(chosen, dict.fromkeys(seeds or (0,)), tuning, held, out / name, device, source)
     show(seeds_table(records))
     if table in ("table3", "table4", "table5"):
         show(differences_table(records))
@@ -156,6 +164,7 @@ def evaluate(
     from isosphere.recipes import override
     from isosphere.tables import comparison, probe_table, show
     from isosphere.train.evaluate import load_run, measure_run, probe_run
+    from isosphere.train.exams import RATES
 
     changes = parse_changes(context.args)
     fixed = [name for name in changes if not name.startswith("data.")]
@@ -166,7 +175,7 @@ def evaluate(
     if probe:
         if data is not None:
             raise ValueError("--probe is taken on the run's own images: leave out --data")
-        show(probe_table(probe_run(trained, (1.0, 2.0, 5.0, 10.0)), run.name))
+        show(probe_table(probe_run(trained, RATES), run.name))
         return
     title = None if data is None else f"all classes of {data}; metrics in %"
     found = measure_run(trained, None if data is None else str(data))

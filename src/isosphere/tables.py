@@ -16,6 +16,7 @@ OTHERS = {
     "accuracy": "accuracy", "lfw": "LFW", "lfw_dev": "LFW view 1", "agedb_30": "AgeDB-30",
     "cfp_fp": "CFP-FP", "cfp_ff": "CFP-FF",
     "knn": "k-NN", "probe_top1": "probe top-1", "probe_top5": "top-5",
+    "probe_best_top1": "best top-1, picked on test",
 }  # fmt: skip
 NORMS = {"norm_mean": "norm", "norm_variance": "variance"}
 SEEN_NEVER = "test classes, never seen in training; metrics in %"
@@ -89,22 +90,28 @@ def columns(found: list[Mapping[str, float]]) -> dict[str, str]:
 def seeds_table(records: Records) -> Table | Group:
     """Mean and standard deviation over the seeds of every arm of every cell, in percent, of the last checkpoints."""
     every = columns([record["last"] for record in records])
+    probed = every.pop("probe_best_top1", None)
     metrics = {name: told for name, told in every.items() if name == "recall@1" or not name.startswith("recall@")}
+    first = next(iter(metrics), "")
+    oracle = metrics["probe_top1"] if probed else metrics.get(first, "")
     title = SEEN_NEVER if "recall@1" in metrics else NOT_TRAINED
-    headings = ("arm", "seeds", *metrics.values(), "norm", "oracle, picked\non test")
+    headings = ("arm", "seeds", *metrics.values(), "norm", f"oracle {oracle},\npicked on test")
     table = Table(*headings, title=title, box=box.SIMPLE, padding=(0, 1, 0, 0))
     for number, column in enumerate(table.columns):
         column.justify, column.no_wrap = "right" if number else "left", True
-    before, first = None, next(iter(metrics), "")
+    before = None
     for (cell, arm), found in _grouped(records).items():
         whole = [record["last"] for record in found if record["last"]]
         shown = [spread([100 * last[name] for last in whole if name in last]) for name in metrics]
         norm = f"{np.mean([last['norm_mean'] for last in whole]):.3g}" if whole else "-"
         diverged = f" ({len(found) - len(whole)} diverged)" if len(whole) < len(found) else ""
-        best = spread([100 * max(test[first] for test in _tests(record)) for record in found if record["last"]])
+        if probed:  # the best epoch of the probe, not the best evaluation on the way
+            best = [last["probe_best_top1"] for last in whole if "probe_best_top1" in last]
+        else:
+            best = [max(test[first] for test in _tests(record)) for record in found if record["last"]]
         if cell != before:
             table.add_row(f"[bold]{cell}[/bold]")
-        table.add_row(arm, f"{len(whole)}{diverged}", *shown, norm, best)
+        table.add_row(arm, f"{len(whole)}{diverged}", *shown, norm, spread([100 * value for value in best]))
         before = cell
     groups = _grouped(records).items()
     return _with_faces(table, {f"{cell} {arm}": [record["last"] for record in its] for (cell, arm), its in groups})

@@ -139,6 +139,27 @@ def test_damaged_files_are_named(tmp_path):
         cifar.load("cifar10", tmp_path)
 
 
+@pytest.mark.parametrize("damage", [
+    lambda labels: ["7", *labels[1:]], lambda labels: [10, *labels[1:]], lambda labels: [-1, *labels[1:]],
+    lambda labels: labels[1:], lambda labels: [1.0, *labels[1:]], lambda labels: [[0], *labels[1:]], lambda labels: 3,
+])  # fmt: skip
+def test_damaged_labels_are_told_with_their_file(tmp_path, damage):
+    folder, parts, _ = python_files(tmp_path, "cifar10")
+    images, labels = (part[40:80] for part in parts["train"])
+    held = {"data": rows(images), "labels": damage(labels.tolist())}
+    (folder / "data_batch_2").write_bytes(pickle.dumps(held, protocol=4))
+    with pytest.raises(ValueError, match="data_batch_2 does not hold 40 labels from 0 to 9$"):
+        cifar.load("cifar10", tmp_path)
+
+
+@pytest.mark.parametrize("one, other", [("data_batch_1", "data_batch_4"), ("data_batch_5", "test_batch")])
+def test_a_file_that_was_copied_over_another_is_refused(tmp_path, one, other):
+    folder, *_ = python_files(tmp_path, "cifar10")
+    (folder / other).write_bytes((folder / one).read_bytes())
+    with pytest.raises(ValueError, match=f"{other} is a copy of {one}: unpack the archive again"):
+        cifar.load("cifar10", tmp_path)
+
+
 def class_folders(root, parts, names):
     for part, (images, labels) in parts.items():
         for number, (image, label) in enumerate(zip(images, labels, strict=True)):
@@ -183,7 +204,7 @@ def test_incomplete_and_wrong_folders_are_refused(tmp_path):
 
 
 def test_nothing_there_says_what_to_do(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"does not hold CIFAR-100: expected cifar-100-python/ or .*download"):
+    with pytest.raises(FileNotFoundError, match="cifar-100-python/ or .* download with --data.download true, or"):
         cifar.load("cifar100", tmp_path)
     with pytest.raises(ValueError, match="no data set 'cifar'; there are cifar10, cifar100"):
         cifar.load("cifar", tmp_path)
@@ -199,6 +220,7 @@ def test_download_is_checked_and_used_once(tmp_path, monkeypatch):
     monkeypatch.setitem(cifar.SOURCES, "cifar100", source._replace(archive=archive.as_uri()))
     with pytest.raises(OSError, match=f"MD5 {md5}, not {source.md5}"):
         cifar.load("cifar100", tmp_path / "data", download=True)
+    assert not (tmp_path / "data").exists()
     monkeypatch.setitem(cifar.SOURCES, "cifar100", source._replace(archive=archive.as_uri(), md5=md5))
     train, _ = cifar.load("cifar100", tmp_path / "data", download=True)
     assert np.array_equal(train.pixels.permute(0, 2, 3, 1).numpy(), parts["train"][0])

@@ -152,6 +152,18 @@ def test_an_address_that_is_gone_is_not_asked_twice(server: Server, tmp_path: Pa
     assert len(server.asked) == 1
 
 
+@pytest.mark.parametrize("answers", [[404], [503] * (1 + download.RETRIES)])
+def test_a_refused_download_leaves_nothing(server: Server, tmp_path: Path, answers: list[int]) -> None:
+    server.breaks = [*answers, *answers]
+    with pytest.raises(OSError, match=str(answers[0])):
+        fetch_archive(server.url, tmp_path / "new" / "deep" / "a.tgz", MD5)
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "old").mkdir()  # what was there stays
+    with pytest.raises(OSError, match=str(answers[0])):
+        fetch_archive(server.url, tmp_path / "old" / "a.tgz", MD5)
+    assert list(tmp_path.rglob("*")) == [tmp_path / "old"]
+
+
 @pytest.mark.parametrize("tells_length", [True, False])
 def test_a_wrong_checksum_deletes_the_file(server: Server, tells_length: bool, tmp_path: Path) -> None:
     server.content, server.tells_length = CONTENT[:-1], tells_length

@@ -4,7 +4,7 @@ import torch
 from PIL import Image
 
 from isosphere.data.feed import loader
-from isosphere.data.images import ImageSet, UnreadableImage
+from isosphere.data.images import ImageSet, UnreadableImage, decode
 from isosphere.data.samplers import ClassBatches, OrderedBatches, ShuffledBatches
 from isosphere.data.transforms import ShiftView, TestView, TrainView, shift, uniforms
 
@@ -72,6 +72,20 @@ def test_views_of_an_image_differ(files):
     batch = next(loader(files, sampler, VIEW, range(1)))
     assert torch.equal(batch.indices[::2], batch.indices[1::2])
     assert (batch.images[::2] != batch.images[1::2]).flatten(1).any(1).all()
+
+
+@pytest.mark.parametrize("alike", [False, True])
+def test_an_image_with_several_views_is_decoded_once(files, monkeypatch, alike):
+    """Of different sizes, which are seen one by one, and of one size, which are seen at once."""
+    chosen = files.subset(torch.tensor([0] if alike else [0, 3, 6, 9]))
+    sampler = ShuffledBatches(len(chosen), len(chosen), seed=0, views=3)
+    opened = []
+    monkeypatch.setattr("isosphere.data.images.decode", lambda path: opened.append(path) or decode(path))
+    batch = next(loader(chosen, sampler, VIEW, range(1), seed=5))
+    assert sorted(opened) == sorted(chosen.paths) and len(batch.images) == 3 * len(opened)
+    numbers = uniforms(5, 0, torch.arange(len(batch.images)), VIEW.draws)
+    for row, index in enumerate(batch.indices.tolist()):
+        assert torch.equal(batch.images[row], VIEW(chosen[index], numbers[row]))
 
 
 def test_pixels_in_memory_are_gathered_and_shifted():

@@ -1,5 +1,6 @@
 """SimCLR's view, against torchvision's operators with the same parameters, image by image."""
 
+from dataclasses import asdict
 from itertools import permutations
 
 import pytest
@@ -114,6 +115,12 @@ def test_parameters_are_distributed_as_torchvision_draws_them():
     order = uniforms(0, 0, torch.arange(24000), ContrastiveView.draws)[:, 28:32].argsort(1)
     codes = (order * torch.tensor([64, 16, 4, 1])).sum(1).unique(return_counts=True)[1]
     assert len(codes) == 24 and ((codes - 1000.0) ** 2 / 1000).sum() < 60  # chi-square with 23 degrees
+
+
+def test_the_defaults_are_those_of_appendix_b3():
+    wanted = dict(size=32, shorter=32, scale=(0.2, 1.0), ratio=(3 / 4, 4 / 3), flip=True)
+    wanted |= dict(jitter=(0.4, 0.4, 0.4, 0.1), jitter_p=0.8, grey_p=0.2)
+    assert asdict(ContrastiveView()) == wanted
 
 
 def test_without_colours_it_is_the_crop_of_a_train_view():

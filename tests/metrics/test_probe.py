@@ -1,5 +1,6 @@
 """The probe against torch's own SGD and scikit-learn's logistic regression; k-NN against loops and scikit-learn."""
 
+import inspect
 import math
 
 import numpy as np
@@ -67,6 +68,16 @@ def test_several_rates_at_once_are_torchs_sgd_with_each(options, classifiers):
             dict(top1=history[-1][0], top5=history[-1][1], best_top1=history[best][0], best_top5=history[best][1])
             | dict(best_epoch=best + 1, diverged=None)
         )
+
+
+def test_the_defaults_are_those_of_appendix_b3(classifiers):
+    data = [0.1 * part if part.is_floating_point() else part for part in blobs()]  # small, so that lr 5 is stable
+    (found,) = linear_probe(*data).values()
+    weight, _, history = by_torch(*data, lr=5.0, epochs=100, batch=256, milestones=(60, 75, 90), momentum=0.9)
+    torch.testing.assert_close(classifiers[0].weight, weight, rtol=0, atol=1e-9)
+    assert (found["top1"], found["top5"]) == pytest.approx(history[-1])
+    assert inspect.signature(knn_accuracy).parameters["k"].default == 200
+    assert inspect.signature(knn_accuracy).parameters["temperature"].default == 0.1
 
 
 def test_best_and_last_differ_and_follow_the_seed():

@@ -56,12 +56,19 @@ def test_initialisation_has_no_dead_branch_and_scales_with_the_fan_out():
     assert abs(network.conv1.weight.std() / math.sqrt(2 / (64 * 3 * 3)) - 1) < 0.1
 
 
-def test_the_embedder_has_cifars_statistics_and_simclrs_head():
-    model = build_embedder("resnet18_cifar", head="mlp", dim=128).eval()
+CIFAR10 = (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)
+CIFAR100 = (0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761)
+
+
+@pytest.mark.parametrize("asked, statistics", [(None, CIFAR10), ("cifar10", CIFAR10), ("cifar100", CIFAR100)])
+def test_the_embedder_has_cifars_statistics_and_simclrs_head(asked, statistics):
+    model = build_embedder("resnet18_cifar", head="mlp", dim=128, preprocessing=asked).eval()
     first, _, last = model.head
     assert (first.in_features, first.out_features, last.in_features, last.out_features) == (512, 512, 512, 128)
     images = torch.randint(0, 256, (2, 3, 16, 16), dtype=torch.uint8)
-    normalise = torchvision.transforms.Normalize((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010))
+    normalise = torchvision.transforms.Normalize(*statistics)
     with torch.no_grad():
         expected = last(F.relu(first(model.backbone(normalise(images / 255)))))
         torch.testing.assert_close(model(images), expected, rtol=1e-4, atol=1e-5)
+    with pytest.raises(ValueError, match="preprocessing is cifar10, cifar100 or None, not 'cifar20'"):
+        build_embedder("small_cnn", preprocessing="cifar20")

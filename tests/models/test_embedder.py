@@ -28,16 +28,18 @@ def test_images_in_raw_embeddings_out(backbone, head):
     assert (embeddings.norm(dim=1) - 1).abs().max() > 1e-3, "not normalised"
 
 
-def test_learning_rates_and_weight_decay_by_group():
+@pytest.mark.parametrize("decayed", [False, True])
+def test_learning_rates_and_weight_decay_by_group(decayed):
     model = build_embedder("small_cnn", dim=8)
-    groups = model.parameter_groups(lr=1.0, backbone_lr=0.5, weight_decay=0.1)
+    groups = model.parameter_groups(lr=1.0, backbone_lr=0.5, weight_decay=0.1, decay_batch_norm=decayed)
     of = {id(p): (group["lr"], group["weight_decay"]) for group in groups for p in group["params"]}
     assert len(of) == len(list(model.parameters()))
     for path, module in model.named_modules():
         for parameter in module.parameters(recurse=False):
             lr, decay = of[id(parameter)]
             assert lr == (0.5 if path.startswith("backbone") else 1.0), path
-            assert decay == (0.0 if isinstance(module, (nn.BatchNorm1d, nn.BatchNorm2d)) else 0.1), path
+            spared = not decayed and isinstance(module, (nn.BatchNorm1d, nn.BatchNorm2d))
+            assert decay == (0.0 if spared else 0.1), path
 
 
 def test_frozen_batch_norm_keeps_its_statistics_and_the_heads_trains():

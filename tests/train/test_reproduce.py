@@ -10,8 +10,8 @@ from safetensors.torch import save_file
 
 from isosphere.models.embedder import build_backbone
 from isosphere.models.frozen import FrozenBatchNorm
-from isosphere.recipes import RECIPES, find, override
-from isosphere.recipes.tables import Asked, cells
+from isosphere.recipes import RECIPES, find, options, override
+from isosphere.recipes.tables import Asked, cells, trials
 from isosphere.train import loop, reproduce
 from isosphere.train.stopping import NonFiniteLoss
 from isosphere.train.views import build_views
@@ -85,6 +85,27 @@ def test_a_table_is_tuned_run_and_not_run_again(benchmark, tmp_path, monkeypatch
     assert len(trained) == 18 and again == records
     reproduce.reproduce(chosen, (2,), True, reproduce.Results(file), tmp_path / "runs", "cpu")
     assert len(trained) == 21
+
+
+def test_a_table_takes_the_settings_of_another_networks_trials(benchmark, tmp_path, monkeypatch):
+    monkeypatch.setattr(reproduce.Runner, "run", lambda *given: pytest.fail("all that is asked for is there"))
+    chosen, results = few_cells(benchmark), reproduce.Results(tmp_path / "here.json")
+    source, best = reproduce.Results(tmp_path / "there.json"), {}
+    for arm in ("none", "sec"):
+        made = [override(recipe, {"model.dim": "16"}) for recipe in trials(arm, chosen["cub200-ms"][arm])]
+        for place, recipe in enumerate(made):
+            about, score = {"cell": "cub200-ms", "arm": arm}, {"map@r": 1 / (1 + abs(place - 3))}
+            source.records["trials"].append(about | {"recipe": options.to_dict(recipe), "last": score})
+        best[arm] = made[3]
+    asked = []
+    monkeypatch.setattr(results, "find", lambda kind, recipe: asked.append((kind, recipe)) or {"last": {}})
+    reproduce.reproduce(chosen, (0,), True, results, tmp_path / "runs", "cpu", source)
+    assert [kind for kind, _ in asked] == ["runs"] * 3
+    none, sec, l2reg = (recipe for _, recipe in asked)
+    for final, wanted in ((none, best["none"]), (sec, best["sec"])):
+        assert (final.optimiser, final.constraint) == (wanted.optimiser, wanted.constraint) and final.model.dim == 8
+    rates = [(recipe.optimiser.lr, recipe.optimiser.backbone_lr) for recipe in (sec, l2reg)]
+    assert rates[0] == rates[1] and l2reg.constraint == chosen["cub200-ms"]["l2reg"].constraint
 
 
 def test_paired_seeds_share_first_weights_and_batches(benchmark):

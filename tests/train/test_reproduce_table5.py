@@ -12,8 +12,8 @@ import torch
 
 from isosphere import cli
 from isosphere.data import cifar
-from isosphere.recipes import override
-from isosphere.recipes.tables import Asked, cells
+from isosphere.recipes import options, override
+from isosphere.recipes.tables import Asked, cells, trials
 from isosphere.train import loop, reproduce
 from isosphere.train.views import build_views
 
@@ -163,3 +163,70 @@ def test_tuning_and_backbone_stand_in_the_name_of_the_results(tmp_path, capsys, 
     ]
     backbones = [{recipe.model.backbone for recipe in chosen["simclr-cifar10"].values()} for chosen, *_ in asked[:2]]
     assert backbones == [{"resnet50_cifar"}, {"resnet18_cifar"}]
+
+
+def test_settings_are_taken_from_the_trials_of_another_network(cifar10, tmp_path, capsys, monkeypatch):
+    trained, real = [], loop.train
+    monkeypatch.setattr(reproduce, "train", lambda run, *rest: (trained.append(run), real(run, *rest))[1])
+    ((cell, arms),) = cells("table5", Asked(arms=("none", "l2reg", "sec"))).items()
+    wide = {arm: override(recipe, TINY | {"model.backbone": "resnet18_cifar"}) for arm, recipe in arms.items()}
+    best, held = {"none": 4, "sec": 1}, []
+    for arm, number in best.items():
+        for place, recipe in enumerate(trials(arm, wide[arm])):
+            score = {"probe_top1": 0.9 if place == number else 0.1 * place}
+            held.append({"cell": cell, "arm": arm, "recipe": options.to_dict(recipe), "last": score})
+    other_cell = [trial | {"cell": "simclr-cifar100", "last": {"probe_top1": 1.0}} for trial in held]
+    source = tmp_path / "table5_cifar10_backbone=wide.json"
+    source.write_text(json.dumps({"trials": other_cell + held, "runs": []}))
+    fields = [word for key, value in (TINY | {"data.root": str(cifar10)}).items() for word in (f"--{key}", value)]
+    given = ["table5", "--arms", "none", "l2reg", "sec", "--device", "cpu", "--results", tmp_path / "found",
+             "--out", tmp_path / "runs", *fields]  # fmt: skip
+    code, told = command(capsys, *given, "--tuned-by", source)
+    assert code == 0, told
+
+    (file,) = (tmp_path / "found").glob("*.json")
+    found = json.loads(file.read_text())
+    assert found["trials"] == [] and len(trained) == len(found["runs"]) == 3
+    finals = {run["arm"]: run["recipe"] for run in found["runs"]}
+    for arm, number in best.items():
+        chosen = trials(arm, wide[arm])[number]
+        assert finals[arm]["optimiser"] == options.to_dict(chosen)["optimiser"]
+        assert finals[arm]["constraint"] == options.to_dict(chosen)["constraint"]
+    assert finals["l2reg"]["optimiser"]["lr"] == finals["sec"]["optimiser"]["lr"]
+    assert finals["l2reg"]["constraint"]["eta"] == arms["l2reg"].constraint.eta
+    assert all(recipe["model"]["backbone"] == "small_cnn" and recipe["seed"] == 0 for recipe in finals.values())
+
+    # Nobody takes them for runs that were tuned themselves: neither here nor by the name of the file.
+    assert {run["tuned_by"] for run in found["runs"]} == {source.stem}
+    short = [*given[:9], "--model.backbone", "small_cnn"]
+    monkeypatch.setattr(reproduce, "reproduce", lambda *given: asked.append(given[3].path.stem) or [])
+    asked = []
+    for words in ((), ("--tuned-by", source)):
+        assert command(capsys, *short, *words)[0] == 0
+    assert asked == [f"table5_cifar10_backbone=small_cnn{mark}" for mark in ("", f"_tuned-by={source.stem}")]
+    assert command(capsys, *given, "--tuned-by", source)[0] == 0  # too many changes for a name, but not to tell
+    assert asked[-1] == file.stem and file.stem.startswith("table5_cifar10_tuned-by_")
+
+
+def test_what_cannot_tune_is_named(tmp_path, capsys):
+    ((cell, arms),) = cells("table5", Asked(arms=("none", "sec"))).items()
+    held = [
+        {"cell": cell, "arm": arm, "recipe": options.to_dict(recipe), "last": {"probe_top1": 0.5}}
+        for arm in arms for recipe in trials(arm, arms[arm])
+    ]  # fmt: skip
+    source, given = tmp_path / "other.json", ["table5", "--arms", "none", "sec", "--results", tmp_path / "found"]
+    given += ["--device", "cpu", "--tuned-by"]
+    for kept, arm in ((held[:6], "sec"), (held[6:], "none"), (held[:-1], "sec"), ([], "none")):
+        source.write_text(json.dumps({"trials": kept, "runs": []}))
+        code, told = command(capsys, *given, source)
+        assert code == 2 and f"other.json has no trial of {cell}, arm {arm}, with lr" in told
+        assert len(told.splitlines()) == 1
+    source.write_text(json.dumps({"trials": held, "runs": []}))
+    code, told = command(capsys, *given, source, "--optimiser.lr", "3")  # its trials would have had other rates
+    assert code == 2 and "no trial of simclr-cifar10, arm none, with lr 0.1875" in told
+    code, told = command(capsys, *given, tmp_path / "nowhere.json")
+    assert code == 2 and "nowhere.json" in told
+    for words in (["--no-tune"], ["--paper"]):
+        code, told = command(capsys, *given, source, *words)
+        assert code == 2 and "--tuned-by stands for the trials" in told
+    assert not (tmp_path / "found").exists()

@@ -10,6 +10,7 @@ else. Class folders are decoded by all cores in some seconds. Both give the clas
 images, so a run on one layout does not see the batches of a run on the other.
 """
 
+import hashlib
 import os
 import pickle
 from collections.abc import Callable
@@ -83,9 +84,11 @@ def load(
     if found is None:
         raise FileNotFoundError(
             f"{root} does not hold {source.title}: expected {source.folder}/ or class folders in train/ and test/; "
-            f"allow the download, or get {source.archive}"
+            f"allow the download with --data.download true, or get {source.archive}"
         )
     folder, read = found
+    if read is _read_python:
+        _refuse_copies(folder, source)
     train, test = (_checked(read(folder, source, part), source, folder, part) for part in COUNTS)
     if train.classes != test.classes:
         differing = sorted(set(train.classes) ^ set(test.classes))
@@ -126,10 +129,23 @@ def _read_python(folder: Path, source: Source, part: str) -> ImageSet:
         data = held["data"]
         if not isinstance(data, np.ndarray) or data.dtype != np.uint8 or data.shape[1:] != (3 * SIDE * SIDE,):
             raise ValueError(f"{folder / name} does not hold rows of {3 * SIDE * SIDE} bytes")
+        truth, known = held[source.labels], range(source.classes)
+        right = isinstance(truth, list) and all(isinstance(label, int) and label in known for label in truth)
+        if not right or len(truth) != len(data):
+            raise ValueError(f"{folder / name} does not hold {len(data):,} {source.labels} from 0 to {known[-1]}")
         pixels.append(torch.from_numpy(data).view(-1, 3, SIDE, SIDE))
-        labels += held[source.labels]
+        labels += truth
     file, key = source.meta
     return ImageSet.from_pixels(torch.cat(pixels), torch.tensor(labels), _unpickled(folder / file, key)[key])
+
+
+def _refuse_copies(folder: Path, source: Source) -> None:
+    """Refuse a file that was copied over another: the number of images would still be right."""
+    seen: dict[bytes, str] = {}
+    for name in (name for names in source.files.values() for name in names if (folder / name).is_file()):
+        first = seen.setdefault(hashlib.sha256((folder / name).read_bytes()).digest(), name)
+        if first != name:
+            raise ValueError(f"{folder / name} is a copy of {first}: unpack the archive again")
 
 
 class _PlainUnpickler(pickle.Unpickler):

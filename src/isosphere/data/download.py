@@ -8,7 +8,7 @@ import tarfile
 import time
 import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.client import HTTPException
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
@@ -34,11 +34,13 @@ def fetch_archive(url: str, target: str | Path, md5: str) -> Path:
     """The file at `url` as `target`, which appears only when it is whole and its MD5 is right.
 
     An interrupted download goes on after the bytes that are in `target.part`; where the server cannot do that (over
-    FTP it is not asked to) it starts over. A file that is there already is not downloaded again.
+    FTP it is not asked to) it starts over. A file that is there already is not downloaded again. A download that
+    brought nothing leaves nothing, neither a file nor a folder.
     """
     target = Path(target)
     if target.is_file() and _md5(target).hexdigest() == md5:
         return target
+    new = [folder for folder in target.parents if not folder.exists()]
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(f"{target.name}.part")
     with open(part, "ab") as file:
@@ -47,14 +49,27 @@ def fetch_archive(url: str, target: str | Path, md5: str) -> Path:
         except BlockingIOError as error:
             raise OSError(f"another process is downloading {part}: wait for it") from error
         begun = _Begun(file)
-        if begun.digest.hexdigest() != md5:
-            _fetch(url, begun)
+        try:
+            if begun.digest.hexdigest() != md5:
+                _fetch(url, begun)
+        except BaseException:
+            if begun.size == 0:
+                _clear(part, new)
+            raise
     found = begun.digest.hexdigest()
     if found != md5:
-        part.unlink()
+        _clear(part, new)
         raise OSError(f"{url} gave a file with the MD5 {found}, not {md5}: it is deleted, try again")
     os.replace(part, target)
     return target
+
+
+def _clear(part: Path, new: list[Path]) -> None:
+    """Remove a file, and folders, the deepest first, up to one in which something else has come to lie."""
+    part.unlink()
+    with suppress(OSError):
+        for folder in new:
+            folder.rmdir()
 
 
 def unpack(archive: str | Path, folder: str | Path) -> Path:

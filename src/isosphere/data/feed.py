@@ -48,9 +48,10 @@ class Steps(Dataset):
             chosen = indices.to(device, non_blocking=True)
             return Batch(self.image_set.batch(chosen, self.view, numbers), labels, indices)
         try:
-            images = [self.image_set[index] for index in indices.tolist()]
+            decoded = {index: self.image_set[index] for index in dict.fromkeys(indices.tolist())}  # once for all views
         except UnreadableImage as error:  # returned, because a worker would raise it without its path
             return error
+        images = [decoded[index] for index in indices.tolist()]
         if self.view is not None and len({image.shape for image in images}) > 1:
             images = [self.view(image, its) for image, its in zip(images, numbers, strict=True)]
             return Batch(torch.stack(images), labels, indices)

@@ -2,13 +2,15 @@
 
 The layers are torchvision's and keep its names and its initialisation, and no residual branch starts at zero: the
 paper's code has the same network under other names. Features are 1/8 of the image's size before they are averaged.
+Pixels are normalised by CIFAR-10's mean and std unless `build_embedder` is asked for CIFAR-100's.
 """
 
 from torch import nn
 
 from .preprocessing import Preprocessing
 
-CIFAR = Preprocessing(mean=(0.4914, 0.4822, 0.4465), std=(0.2023, 0.1994, 0.2010))
+CIFAR10 = Preprocessing(mean=(0.4914, 0.4822, 0.4465), std=(0.2023, 0.1994, 0.2010))
+CIFAR100 = Preprocessing(mean=(0.5071, 0.4867, 0.4408), std=(0.2675, 0.2565, 0.2761))
 
 
 def resnet18_cifar() -> nn.Module:
@@ -25,7 +27,7 @@ def _with_small_stem(name: str) -> nn.Module:
     import torchvision  # heavy: only where one of these is asked for
 
     network = torchvision.models.get_model(name, weights=None)
-    network.num_features, network.preprocessing = network.fc.in_features, CIFAR
+    network.num_features, network.preprocessing = network.fc.in_features, CIFAR10
     network.conv1 = nn.Conv2d(3, 64, 3, padding=1, bias=False)
     nn.init.kaiming_normal_(network.conv1.weight, mode="fan_out", nonlinearity="relu")
     network.maxpool, network.fc = nn.Identity(), nn.Identity()

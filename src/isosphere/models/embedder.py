@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from isosphere.models.bn_inception import BNInception
-from isosphere.models.cifar_resnet import resnet18_cifar, resnet50_cifar
+from isosphere.models.cifar_resnet import CIFAR10, CIFAR100, resnet18_cifar, resnet50_cifar
 from isosphere.models.frozen import freeze_batch_norm
 from isosphere.models.preprocessing import IMAGENET, Preprocessing
 from isosphere.models.resnet_v1 import ResNet50V1
@@ -23,6 +23,7 @@ OURS = {
     "resnet50_cifar": resnet50_cifar,
     **FACE_BACKBONES,
 }
+PREPROCESSINGS = {"cifar10": CIFAR10, "cifar100": CIFAR100}
 
 
 class Embedder(nn.Module):
@@ -41,13 +42,24 @@ class Embedder(nn.Module):
         return self.backbone(self.preprocessing(images.to(self.head[-1].weight.dtype)))
 
     def forward(self, images: Tensor) -> Tensor:
-        features, dtype = self.features(images), self.head[-1].weight.dtype
+        return self._headed(self.features(images))  # (N, dim)
+
+    def both(self, images: Tensor) -> Tensor:
+        """The features and beside them the embeddings, by one pass, (N, C, H, W) -> (N, features + dim)."""
+        features = self.features(images)
+        embeddings = self._headed(features)
+        return torch.cat([features.to(embeddings.dtype), embeddings], 1)
+
+    def _headed(self, features: Tensor) -> Tensor:
+        dtype = self.head[-1].weight.dtype
         # The head is a sliver of the work and its output's norm is what we train: keep it out of half precision.
         with torch.autocast(features.device.type, enabled=False):
-            return self.head(features.to(dtype))  # (N, dim)
+            return self.head(features.to(dtype))
 
-    def parameter_groups(self, lr: float, backbone_lr: float | None, weight_decay: float) -> list[dict]:
-        """Parameters for an optimiser: head and backbone with their learning rates, batch norm without weight decay."""
+    def parameter_groups(
+        self, lr: float, backbone_lr: float | None, weight_decay: float, decay_batch_norm: bool = False
+    ) -> list[dict]:
+        """Parameters for an optimiser: head and backbone with their learning rates, batch norm decayed if asked."""
         groups = []
         for part, part_lr in ((self.head, lr), (self.backbone, lr if backbone_lr is None else backbone_lr)):
             plain, normalising = [], []
@@ -55,7 +67,8 @@ class Embedder(nn.Module):
                 chosen = normalising if hasattr(module, "running_mean") else plain  # synchronised ones have it, too
                 chosen += [p for p in module.parameters(recurse=False) if p.requires_grad]
             groups += [{"params": plain, "lr": part_lr, "weight_decay": weight_decay}] if plain else []
-            groups += [{"params": normalising, "lr": part_lr, "weight_decay": 0.0}] if normalising else []
+            decay = weight_decay if decay_batch_norm else 0.0
+            groups += [{"params": normalising, "lr": part_lr, "weight_decay": decay}] if normalising else []
         return groups
 
 
@@ -77,15 +90,25 @@ def build_head(kind: str, features: int, dim: int) -> nn.Sequential:
 
 
 def build_embedder(
-    backbone: str, head: str = "bn_fc", dim: int = 512, weights: str | None = None, freeze_bn: bool = False
+    backbone: str,
+    head: str = "bn_fc",
+    dim: int = 512,
+    weights: str | None = None,
+    freeze_bn: bool = False,
+    preprocessing: str | None = None,
 ) -> Embedder:
-    """An `Embedder` from a backbone's name (ours, timm's or torchvision's) and, if given, a local weight file."""
-    network, features, preprocessing, classifier = build_backbone(backbone)
+    """An `Embedder` from a backbone's name (ours, timm's or torchvision's) and, if given, a local weight file.
+
+    `preprocessing` is a data set's whose mean and std are to be taken instead of the backbone's own.
+    """
+    network, features, own, classifier = build_backbone(backbone)
+    if preprocessing is not None and preprocessing not in PREPROCESSINGS:
+        raise ValueError(f"preprocessing is {', '.join(PREPROCESSINGS)} or None, not {preprocessing!r}")
     if weights is not None:
         load_backbone(network, weights, classifier)
     if freeze_bn:
         network = freeze_batch_norm(network)
-    return Embedder(network, features, preprocessing, head, dim)
+    return Embedder(network, features, PREPROCESSINGS.get(preprocessing, own), head, dim)
 
 
 def build_backbone(name: str) -> tuple[nn.Module, int, Preprocessing, str]:

@@ -12,8 +12,8 @@ def metric_names(found: Sequence[dict[str, float]]) -> dict[str, str]:
     """The metrics, all fractions, that any of them has: those of retrieval first, then others by their own names."""
     present = dict.fromkeys(name for one in found for name in one)
     known = {name: title for name, title in columns(list(found)).items() if name in present}
-    skipped = ("singletons", "r_precision", *NO_METRIC)
-    return known | {n: n for n in present if n not in known and n not in skipped and not n.startswith("norm_")}
+    skipped = {"singletons", "r_precision", *NO_METRIC, *(n for n in present if n.startswith(("norm_", "probe_")))}
+    return known | {name: name for name in present if name not in known and name not in skipped}
 
 
 def caption(metrics: dict[str, str]) -> str:

@@ -59,6 +59,8 @@ class Model:
     """Length of an embedding."""
     freeze_bn: bool = False
     """Keep the backbone's batch norm as pretrained (App. B.1); the head's always trains."""
+    preprocessing: Literal["cifar10", "cifar100"] | None = None
+    """The data set whose mean and std normalise the pixels; none is what the backbone's weights expect."""
 
     def __post_init__(self) -> None:
         at_least(self, 1, "dim")
@@ -135,11 +137,13 @@ class SGD:
     backbone_lr: float | None = None
     """Of the backbone; none means the same."""
     weight_decay: float = 5e-4
-    """Not on batch-norm parameters."""
+    """Not on batch-norm parameters, unless decay_batch_norm says so."""
     momentum: float = 0.9
     """Section 4.1."""
     class_lr: float | None = None
     """Of class weights and proxies, which begin from nothing; none means the same."""
+    decay_batch_norm: bool = False
+    """Weight decay on batch-norm parameters, too: the authors' SimCLR code decays all there are."""
 
     def __post_init__(self) -> None:
         positive(self, "lr", "backbone_lr", "class_lr")

@@ -23,7 +23,7 @@ def build_batches(recipe: schema.Recipe, labels: Tensor) -> ClassBatches | Shuff
 
 def build_model(model: schema.Model) -> Embedder:
     """The embedder that the recipe names."""
-    return build_embedder(model.backbone, model.head, model.dim, model.weights, model.freeze_bn)
+    return build_embedder(**vars(model))
 
 
 @torch.no_grad()
@@ -86,7 +86,8 @@ def build_optimiser(
 ) -> torch.optim.Optimizer:
     """Adam or SGD over backbone, head and class weights; for a captured step the learning rates are on the device."""
     optimiser = recipe.optimiser
-    groups = model.parameter_groups(optimiser.lr, optimiser.backbone_lr, optimiser.weight_decay)
+    decayed = isinstance(optimiser, schema.SGD) and optimiser.decay_batch_norm
+    groups = model.parameter_groups(optimiser.lr, optimiser.backbone_lr, optimiser.weight_decay, decayed)
     weights = list(criterion.parameters())
     if weights:
         lr = optimiser.lr if optimiser.class_lr is None else optimiser.class_lr

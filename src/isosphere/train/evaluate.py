@@ -36,11 +36,11 @@ def embed(
 ) -> Tensor:
     """Raw embeddings of all images, float32 (N, D) on the device, in order; `tick` hears of each batch.
 
-    `how` may also be "mirrored", averaged over an image and its mirror image, or "features", the backbone's.
+    `how` may also be "mirrored", averaged over an image and its mirror image, "features", the backbone's, or "both",
+    features and beside them embeddings.
     """
-    forward = {
-        "embeddings": model, "features": getattr(model, "features", None), "mirrored": partial(mirror_averaged, model)
-    }[how]  # fmt: skip
+    named = {"embeddings": model, "mirrored": partial(mirror_averaged, model)}
+    forward = named[how] if how in named else getattr(model, how)
     world = distributed.world()  # alone, a rank takes all: a subset would copy the pixels
     mine = images if world == 1 else images.subset(range(distributed.rank(), len(images), world))
     batches = OrderedBatches(len(mine), batch)

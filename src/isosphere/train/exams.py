@@ -33,8 +33,10 @@ from isosphere.sphere import norms
 
 Images = ImageSet | PackedSet
 View = Callable[[Tensor, Tensor], Tensor]
-Embed = Callable[..., Tensor]  # (images, view, how="embeddings" | "mirrored" | "features") -> (N, D)
+Embed = Callable[..., Tensor]  # (images, view, how="embeddings" | "mirrored" | "features" | "both") -> (N, D)
 Looks = dict[str, Tensor]
+RATES = (1.0, 2.0, 5.0, 10.0)  # learning rates of the linear probe, trained at once for the price of one
+B3_RATE = 5.0  # App. B.3's, which is the primary one
 FAR = 0.01  # false accept rate at which true accepts are told; the usual sets have impostors enough for it
 
 
@@ -131,7 +133,11 @@ def _foretold(name: str, lengths: Tensor, wrong: Tensor) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Frozen:
-    """Weighted k-NN of the backbone's frozen features; at the end also the linear probe of App. B.3."""
+    """Weighted k-NN of the backbone's frozen features; at the end also the linear probe of App. B.3.
+
+    `probe_top1` is of the last epoch, `probe_best_top1` of the one that is best on test. Those of other learning rates
+    than B.3's have it behind an @; of one that diverged there is `probe_diverged` alone, the epoch.
+    """
 
     train: Images
     images: Images
@@ -140,19 +146,21 @@ class Frozen:
     headline: ClassVar[str] = "knn"
 
     def look(self, embed: Embed, final: bool) -> Looks:
-        looks = {"train": embed(self.train, self.view, "features"), "test": embed(self.images, self.view, "features")}
-        return looks | {"embeddings": embed(self.images, self.view)}
+        train, both = embed(self.train, self.view, "features"), embed(self.images, self.view, "both")
+        test, embeddings = both.tensor_split([train.shape[1]], dim=1)
+        return {"train": train, "test": test.contiguous(), "embeddings": embeddings.contiguous()}
 
     def measure(self, looks: Looks, final: bool, seed: int) -> dict[str, float]:
         # No more neighbours than a class has images, or the others would outvote it.
         neighbours = max(1, min(self.neighbours, len(self.train) // len(self.train.classes)))
         found = {"knn": knn_accuracy(*self._known(looks), k=neighbours)["top1"]}
         if final:
-            (probe,) = self.probe(looks, seed).values()
-            found |= {f"probe_{name}": probe[name] for name in ("top1", "top5", "best_top1")}
+            for lr, its in self.probe(looks, seed).items():
+                rate = "" if lr == B3_RATE else f"@{lr:g}"
+                found |= {f"probe_{name}{rate}": value for name, value in its.items() if value is not None}
         return found
 
-    def probe(self, looks: Looks, seed: int, lrs: Sequence[float] = (5.0,)) -> dict[float, dict[str, float | None]]:
+    def probe(self, looks: Looks, seed: int, lrs: Sequence[float] = RATES) -> dict[float, dict[str, float | None]]:
         """The linear probe at these learning rates, trained at once."""
         return linear_probe(*self._known(looks), lrs=lrs, seed=seed)
 

@@ -125,9 +125,18 @@ def digest(recipe: schema.Recipe) -> str:
 
 
 def reproduce(
-    cells: tables.Cells, seeds: Iterable[int], tune: bool, results: Results, folder: Path, device: str = "auto"
+    cells: tables.Cells,
+    seeds: Iterable[int],
+    tune: bool,
+    results: Results,
+    folder: Path,
+    device: str = "auto",
+    tuned_by: Results | None = None,
 ) -> list[dict[str, Any]]:
-    """Run the cells that `results` lacks: first all trials, then the final runs seed by seed; returns their records."""
+    """Run the cells that `results` lacks: first all trials, then the final runs seed by seed; returns their records.
+
+    With `tuned_by` no trial is run: its trials of the same cells and arms decide, and the final runs' records name it.
+    """
     seeds, recipes = list(seeds), [recipe for arms in cells.values() for recipe in arms.values()]
     if tune and tables.TRIAL_SEED in seeds:
         raise ValueError(f"seed {tables.TRIAL_SEED} is the trials': final runs need others")
@@ -135,18 +144,18 @@ def reproduce(
         raise ValueError("data.held_out belongs to the trials: final runs are measured on the test set")
     runner = Runner(device)
     chosen = {
-        (cell, arm): _tuned(cell, arm, arms, runner, results, folder) if tune else recipe
+        (cell, arm): _tuned(cell, arm, arms, runner, results, folder, tuned_by) if tune else recipe
         for cell, arms in cells.items()
         for arm, recipe in arms.items()
     }
-    records = []
+    told, records = {"tuned_by": tuned_by.path.stem} if tune and tuned_by else {}, []
     for seed in seeds:
         for (cell, arm), recipe in chosen.items():
             recipe = replace(recipe, seed=seed)
             record = results.find("runs", recipe)
             if record is None:
                 place = folder / f"{cell}-{arm}-{digest(recipe)}-seed{seed}"
-                record = results.add("runs", place, _measured(runner, recipe, place), cell=cell, arm=arm)
+                record = results.add("runs", place, _measured(runner, recipe, place) | told, cell=cell, arm=arm)
             records.append(record | {"cell": cell, "arm": arm, "seed": seed})
     return records
 
@@ -161,7 +170,13 @@ def _measured(runner: Runner, recipe: schema.Recipe, place: Path) -> dict[str, A
 
 
 def _tuned(
-    cell: str, arm: str, arms: dict[str, schema.Recipe], runner: Runner, results: Results, folder: Path
+    cell: str,
+    arm: str,
+    arms: dict[str, schema.Recipe],
+    runner: Runner,
+    results: Results,
+    folder: Path,
+    tuned_by: Results | None,
 ) -> schema.Recipe:
     """The arm's recipe with what its best trial had; an arm without trials takes SEC's learning rate."""
     tuning = tables.TUNINGS[arms[arm].data.name]
@@ -171,10 +186,21 @@ def _tuned(
     tuned = arm if own else "sec"
     scored = []
     for recipe in tables.trials(tuned, arms[tuned]):
-        record = results.find("trials", recipe)
+        record = _carried(tuned_by, cell, tuned, recipe) if tuned_by else results.find("trials", recipe)
         if record is None:
             place = folder / "trials" / f"{cell}-{tuned}-{digest(recipe)}"
             light = replace(recipe, loop=replace(recipe.loop, save_every=0, snapshot_every=0, save_embeddings=False))
             record = results.add("trials", place, _measured(runner, light, place), cell=cell, arm=tuned)
         scored.append((record["last"].get(tuning.score, -1.0), recipe))
     return tables.tuned(arms[arm], max(scored, key=lambda pair: pair[0])[1], own)
+
+
+def _carried(source: Results, cell: str, arm: str, recipe: schema.Recipe) -> dict[str, Any]:
+    """The other file's trial of this cell and arm with this trial's rate and strength, whatever its network was."""
+    wanted = (cell, arm, recipe.optimiser, recipe.constraint)
+    for record in source.records["trials"]:
+        held = options.from_dict(schema.Recipe, record["recipe"])
+        if (record["cell"], record["arm"], held.optimiser, held.constraint) == wanted:
+            return record
+    tried = f"lr {recipe.optimiser.lr:g}, weight decay {recipe.optimiser.weight_decay:g}, eta {recipe.constraint.eta:g}"
+    raise ValueError(f"{source.path} has no trial of {cell}, arm {arm}, with {tried}: finish the tuning there first")
