@@ -29,9 +29,9 @@ class Learner(lightning.LightningModule):
 torch.manual_seed(0)
 labels = torch.randint(20, (6000,))
 points = torch.randn(20, 32)[labels] + torch.randn(6000, 32)
-monitor = lightning_callback("embedder", file="norms.jsonl", every=10, constrained=True)  # <- here
+monitor = lightning_callback("embedder", file="lightning_norms.jsonl", every=10, constrained=True)  # <- here
 trainer = lightning.Trainer(max_epochs=2, callbacks=[monitor], accelerator="cpu", logger=False)
 trainer.fit(Learner(), DataLoader(TensorDataset(points, labels), batch_size=120))
-records = [json.loads(line) for line in Path("norms.jsonl").read_text().splitlines()]
+records = [json.loads(line) for line in Path("lightning_norms.jsonl").read_text().splitlines()]
 for record in [record for record in records if record["kind"] == "train"][::20]:
     print(f"step {record['step']}: norms {record['norm_mean']:.2f}, coefficient of variation {record['norm_cv']:.3f}")

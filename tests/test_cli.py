@@ -161,6 +161,7 @@ def test_the_demo_compares_two_runs(tmp_path):
         ("train rendered --loss.margin high", "loss.margin: 'high' is not float"),
         ("train rendered --seed", "--seed needs a value"),
         ("train rendered 3", "unexpected '3'"),
+        ("evaluate runs/a ./others", "other images are named with --data ./others"),
         ("train nowhere/photos", "neither a recipe nor a path"),
         ("train photos --data.root nowhere", "no such folder or file: nowhere"),
         ("train photos", "data.root is empty"),

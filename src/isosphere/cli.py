@@ -166,6 +166,8 @@ def evaluate(
     from isosphere.train.evaluate import load_run, measure_run, probe_run
     from isosphere.train.exams import RATES
 
+    if context.args and not context.args[0].startswith("--"):
+        raise ValueError(f"other images are named with --data {context.args[0]}")
     changes = parse_changes(context.args)
     fixed = [name for name in changes if not name.startswith("data.")]
     if fixed:

@@ -45,7 +45,7 @@ def few_cells(benchmark, losses=("ms",), arms=("none", "sec", "l2reg")):
     }
 
 
-def test_a_table_is_tuned_run_and_not_run_again(benchmark, tmp_path, monkeypatch):
+def test_a_table_is_tuned_run_and_not_run_again(benchmark, tmp_path, monkeypatch, capsys):
     trained = []
     real = loop.train
     monkeypatch.setattr(reproduce, "train", lambda run, *rest: (trained.append(run), real(run, *rest))[1])
@@ -83,6 +83,7 @@ def test_a_table_is_tuned_run_and_not_run_again(benchmark, tmp_path, monkeypatch
     # What is there is not run again, wherever the data are now; a new seed is.
     again = reproduce.reproduce(chosen, (0, 1), True, reproduce.Results(file), tmp_path / "elsewhere", "cpu")
     assert len(trained) == 18 and again == records
+    assert f"0 runs made now, 6 taken from {file}" in capsys.readouterr().err
     reproduce.reproduce(chosen, (2,), True, reproduce.Results(file), tmp_path / "runs", "cpu")
     assert len(trained) == 21
 

@@ -26,7 +26,7 @@ class ClassBatches:
         if len(self.members) < batch // per_class:
             raise ValueError(
                 f"a batch of {batch} with {per_class} images per class needs {batch // per_class} classes, "
-                f"but there are {len(self.members)}; make the batch smaller or take more images per class"
+                f"but there are {len(self.members)}; make --batches.size smaller or --batches.per_class larger"
             )
         self.batch, self.per_class, self.seed = batch, per_class, seed
         self.first, self.local = _slice(batch, rank, world)

@@ -148,7 +148,7 @@ def reproduce(
         for cell, arms in cells.items()
         for arm, recipe in arms.items()
     }
-    told, records = {"tuned_by": tuned_by.path.stem} if tune and tuned_by else {}, []
+    told, records, made = {"tuned_by": tuned_by.path.stem} if tune and tuned_by else {}, [], 0
     for seed in seeds:
         for (cell, arm), recipe in chosen.items():
             recipe = replace(recipe, seed=seed)
@@ -156,7 +156,9 @@ def reproduce(
             if record is None:
                 place = folder / f"{cell}-{arm}-{digest(recipe)}-seed{seed}"
                 record = results.add("runs", place, _measured(runner, recipe, place) | told, cell=cell, arm=arm)
+                made += 1
             records.append(record | {"cell": cell, "arm": arm, "seed": seed})
+    print(f"{made} runs made now, {len(records) - made} taken from {results.path}", file=sys.stderr)
     return records
 
 
