@@ -27,7 +27,7 @@ ALLOWED = {
     "arguments": {"recipes"},
     "report": {"report", "tables", "figures", "sphere", "metrics", "recipes"},
 }
-FREE = {"__init__", "__main__", "cli"}
+FREE = {"__init__", "__main__", "cli", "commands"}
 
 
 def part_of(path: Path) -> str:

@@ -1,6 +1,8 @@
-"""What the command line is given: lists of values, changed fields, new paths, the recipe of a run."""
+"""What the command line is given: lists of values, changed fields, names of files, the recipe of a run."""
 
+import hashlib
 import json
+import sys
 from pathlib import Path
 
 from isosphere.recipes import options, schema
@@ -62,3 +64,17 @@ def read_recipe(run: Path) -> schema.Recipe:
         return options.from_dict(schema.Recipe, json.loads(path.read_text(encoding="utf-8")))
     except ValueError as error:
         raise ValueError(f"{path} is not a recipe of this version: {error}") from error
+
+
+def results_suffix(marks: list[str], changes: dict[str, str], tuned_by: Path | None) -> str:
+    """What tells a table's results file from others: another experiment's runs are not seeds of this one."""
+    marks = marks + [f"{key.split('.')[-1]}={value}" for key, value in sorted(changes.items())]
+    marks += [f"tuned-by={tuned_by.stem}"] if tuned_by else []
+    suffix = "".join(f"_{mark}".replace("/", "-") for mark in marks)
+    if len(suffix) > 80:  # too long for a file's name
+        suffix = "_tuned-by" * bool(tuned_by) + f"_{hashlib.sha256(suffix.encode()).hexdigest()[:8]}"
+    return suffix
+
+
+def note(text: str) -> None:
+    print(f"isosphere: {text}", file=sys.stderr)

@@ -3,8 +3,6 @@
 import csv
 import json
 import math
-import pickle
-import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,7 +13,8 @@ import torch
 from PIL import Image, ImageDraw, ImageFont
 
 import ranks
-from isosphere import cli
+from commands import command
+from isosphere.arguments import read_recipe
 from isosphere.data import cifar
 from isosphere.data.images import ImageSet
 from isosphere.data.samplers import ShuffledBatches
@@ -28,6 +27,7 @@ from isosphere.train.evaluate import load_run, measure_run
 from isosphere.train.exams import Frozen, Unexamined
 from isosphere.train.stopping import Interrupted
 from isosphere.train.views import build_views
+from small_cifar import write_cifar10
 
 CPU = torch.device("cpu")
 TRAIN, TEST = 200, 50
@@ -41,18 +41,6 @@ CHARACTERS = "ABDEFGHKMNQRSTWXYZ2345"
 
 def words(changes: dict[str, str]) -> list[str]:
     return [word for key, value in changes.items() for word in (f"--{key}", value)]
-
-
-def command(capsys: pytest.CaptureFixture, *given: object) -> tuple[int, str, str]:
-    """`isosphere ...` in this process: exit code, stdout, stderr."""
-    before, sys.argv = sys.argv, ["isosphere", *map(str, given)]
-    try:
-        with pytest.raises(SystemExit) as left:
-            cli.main()
-    finally:
-        sys.argv = before
-    shown = capsys.readouterr()
-    return left.value.code or 0, shown.out, shown.err
 
 
 def lines(folder: Path, kind: str) -> list[dict]:
@@ -73,18 +61,13 @@ def small(monkeypatch):
 @pytest.fixture(scope="module")
 def cifar10(tmp_path_factory) -> Path:
     """CIFAR-10's python files with 250 images, every class a colour of its own under a tint that each image has."""
-    root, generator = tmp_path_factory.mktemp("cifar"), np.random.default_rng(0)
-    folder = root / "cifar-10-batches-py"
-    folder.mkdir()
-    (folder / "batches.meta").write_bytes(pickle.dumps({"label_names": [f"class {n}" for n in range(10)]}, 4))
-    colours = generator.integers(0, 100, (10, 3, 1, 1))
-    for name in (*(f"data_batch_{n}" for n in range(1, 6)), "test_batch"):
-        count = TEST if name == "test_batch" else TRAIN // 5
-        labels = generator.permutation(np.arange(count) % 10)
-        images = colours[labels] + generator.integers(0, 60, (count, 3, 1, 1))
-        images = images + generator.integers(0, 96, (count, 3, 32, 32))
-        rows = images.astype(np.uint8).reshape(count, -1)
-        (folder / name).write_bytes(pickle.dumps({"data": rows, "labels": labels.tolist()}, 4))
+    root, colours = tmp_path_factory.mktemp("cifar"), np.random.default_rng(1).integers(0, 100, (10, 3, 1, 1))
+
+    def draw(labels: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+        tints, noise = ((len(labels), 3, 1, 1), 60), ((len(labels), 3, 32, 32), 96)
+        return colours[labels] + sum(generator.integers(0, most, shape) for shape, most in (tints, noise))
+
+    write_cifar10(root, TRAIN, TEST, draw)
     return root
 
 
@@ -311,7 +294,7 @@ def test_evaluate_with_the_probe_at_several_rates(trained, capsys):
 
 
 def test_a_run_broken_off_within_an_epoch_ends_in_the_same_bits(trained, tmp_path, monkeypatch):
-    recipe, broken = cli.read_recipe(trained), tmp_path / "broken"
+    recipe, broken = read_recipe(trained), tmp_path / "broken"
     with monkeypatch.context() as patch:
         patch.setattr(loop, "_asked_to_stop", lambda run, caught: run.step == 13)
         with pytest.raises(Interrupted, match="saved at step 13 of 20"):

@@ -20,7 +20,8 @@ from PIL import Image
 from torch import Tensor
 
 import ranks
-from isosphere import cli
+from commands import command
+from isosphere.arguments import read_recipe
 from isosphere.data.alignment import WHOLE, FaceView, align, framed
 from isosphere.data.faces import SETS, identities, verification
 from isosphere.data.images import decode
@@ -123,18 +124,6 @@ def fields(root: Path, **changes: object) -> dict[str, str]:
 
 def recipe_of(root: Path, name: str = "lfw-cosface-sec", **changes: object) -> schema.Recipe:
     return find(name, fields(root, **changes))
-
-
-def command(capsys: pytest.CaptureFixture, *words: object) -> tuple[int, str, str]:
-    """`isosphere ...` in this process: exit code, stdout, stderr."""
-    before, sys.argv = sys.argv, ["isosphere", *map(str, words)]
-    try:
-        with pytest.raises(SystemExit) as left:
-            cli.main()
-    finally:
-        sys.argv = before
-    shown = capsys.readouterr()
-    return left.value.code or 0, shown.out, shown.err
 
 
 def options(root: Path, **changes: object) -> list[str]:
@@ -299,7 +288,7 @@ def interrupted(recipe: schema.Recipe, folder: Path, step: int) -> None:
 
 def test_a_broken_run_ends_in_the_same_bits(faces: Path, trained: Path, tmp_path: Path) -> None:
     """With dropout, flips and the ramp of eta in it."""
-    recipe = cli.read_recipe(trained)
+    recipe = read_recipe(trained)
     interrupted(recipe, tmp_path / "broken", 3)
     loop.fit(recipe, tmp_path / "broken", "cpu", resume=True)
     same_weights(saved(tmp_path / "broken"), saved(trained))
@@ -309,7 +298,7 @@ def test_a_broken_run_ends_in_the_same_bits(faces: Path, trained: Path, tmp_path
 
 def test_people_left_out_are_not_trained_on(faces: Path, trained: Path) -> None:
     assert saved(trained)["classes"] == [f"Person_{n}" for n in range(8)], "neither Tess_Ted nor Una, who has one image"
-    views = build_views(cli.read_recipe(trained).data, CPU)
+    views = build_views(read_recipe(trained).data, CPU)
     assert len(views.train) == 32 and torch.equal(views.train.labels, torch.arange(8).repeat_interleave(4))
     assert "LFW has 40 pairs, not 6,000" in views.deviation and "CFP-FF has 40 pairs" in views.deviation
 
@@ -403,7 +392,7 @@ def test_each_set_is_framed_by_its_own_share(faces: Path, tmp_path: Path) -> Non
 
 
 def test_framed_faces_know_their_files(faces: Path, trained: Path) -> None:
-    exam = build_views(cli.read_recipe(trained).data, CPU).exam
+    exam = build_views(read_recipe(trained).data, CPU).exam
     views = {"lfw": FaceView(), "cfp_fp": WHOLE, "cfp_ff": WHOLE}
     for pairs in exam.pairs:
         assert len(pairs.images.paths) == len(pairs.images)

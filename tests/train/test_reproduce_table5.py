@@ -1,21 +1,20 @@
 """Table 5 by one command: tuned on training images alone, stopped and gone on with, told apart by its file's name."""
 
 import json
-import pickle
 import signal
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from isosphere import cli
+from commands import command
 from isosphere.data import cifar
 from isosphere.recipes import options, override
 from isosphere.recipes.tables import Asked, cells, trials
 from isosphere.train import loop, reproduce
 from isosphere.train.views import build_views
+from small_cifar import write_cifar10
 
 TRAIN, TEST = 100, 20
 TINY = {
@@ -35,30 +34,17 @@ def small(monkeypatch):
 @pytest.fixture(scope="module")
 def cifar10(tmp_path_factory) -> Path:
     """CIFAR-10's python files with 120 images of noise, darker or brighter by class."""
-    root, generator = tmp_path_factory.mktemp("cifar"), np.random.default_rng(0)
-    folder = root / "cifar-10-batches-py"
-    folder.mkdir()
-    (folder / "batches.meta").write_bytes(pickle.dumps({"label_names": [f"class {n}" for n in range(10)]}, 4))
-    for name in (*(f"data_batch_{n}" for n in range(1, 6)), "test_batch"):
-        labels = np.arange(TEST if name == "test_batch" else TRAIN // 5) % 10
-        rows = generator.integers(0, 120, (len(labels), 3 * 32 * 32)) + 10 * labels[:, None]
-        (folder / name).write_bytes(pickle.dumps({"data": rows.astype(np.uint8), "labels": labels.tolist()}, 4))
+    root = tmp_path_factory.mktemp("cifar")
+
+    def draw(labels: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+        return generator.integers(0, 120, (len(labels), 3, 32, 32)) + 10 * labels[:, None, None, None]
+
+    write_cifar10(root, TRAIN, TEST, draw)
     return root
 
 
 def pictures(images) -> set[bytes]:
     return {pixels.numpy().tobytes() for pixels in images.pixels}
-
-
-def command(capsys: pytest.CaptureFixture, *given: object) -> tuple[int, str]:
-    """`isosphere reproduce ...` in this process: exit code and stderr."""
-    before, sys.argv = sys.argv, ["isosphere", "reproduce", *map(str, given)]
-    try:
-        with pytest.raises(SystemExit) as left:
-            cli.main()
-    finally:
-        sys.argv = before
-    return left.value.code or 0, capsys.readouterr().err
 
 
 def test_arms_are_tuned_on_training_images_and_measured_on_test_images(cifar10, tmp_path, monkeypatch):
@@ -127,9 +113,9 @@ def test_the_same_command_goes_on_after_sigterm(cifar10, tmp_path, capsys, monke
             "--results", tmp_path / name, "--out", tmp_path / name / "runs",
         ]  # fmt: skip
         for _ in stops:
-            code, told = command(capsys, *given)
+            code, _, told = command(capsys, "reproduce", *given)
             assert code == 128 + signal.SIGTERM and "stopped and saved at step 2 of 3" in " ".join(told.split())
-        code, told = command(capsys, *given)
+        code, _, told = command(capsys, "reproduce", *given)
         assert code == 0 and len(steps) == 3 * 7, told
         (file,) = (tmp_path / name).glob("*.json")
         held[name] = json.loads(file.read_text())
@@ -151,7 +137,7 @@ def test_tuning_and_backbone_stand_in_the_name_of_the_results(tmp_path, capsys, 
     smaller = ("--model.backbone", "resnet18_cifar")
     for words in (("table5",), ("table5", *smaller), ("table5", "--no-tune", *smaller), ("table5", "--paper"),
                   ("table5", "--dataset", "cifar100", "--epochs", "200"), ("table4", "--tune")):  # fmt: skip
-        code, told = command(capsys, *words, "--results", tmp_path)
+        code, _, told = command(capsys, "reproduce", *words, "--results", tmp_path)
         assert code == 0, told
     assert [(tune, name) for _, tune, name in asked] == [
         (True, "table5_cifar10"),
@@ -181,7 +167,7 @@ def test_settings_are_taken_from_the_trials_of_another_network(cifar10, tmp_path
     fields = [word for key, value in (TINY | {"data.root": str(cifar10)}).items() for word in (f"--{key}", value)]
     given = ["table5", "--arms", "none", "l2reg", "sec", "--device", "cpu", "--results", tmp_path / "found",
              "--out", tmp_path / "runs", *fields]  # fmt: skip
-    code, told = command(capsys, *given, "--tuned-by", source)
+    code, _, told = command(capsys, "reproduce", *given, "--tuned-by", source)
     assert code == 0, told
 
     (file,) = (tmp_path / "found").glob("*.json")
@@ -202,9 +188,9 @@ def test_settings_are_taken_from_the_trials_of_another_network(cifar10, tmp_path
     monkeypatch.setattr(reproduce, "reproduce", lambda *given: asked.append(given[3].path.stem) or [])
     asked = []
     for words in ((), ("--tuned-by", source)):
-        assert command(capsys, *short, *words)[0] == 0
+        assert command(capsys, "reproduce", *short, *words)[0] == 0
     assert asked == [f"table5_cifar10_backbone=small_cnn{mark}" for mark in ("", f"_tuned-by={source.stem}")]
-    assert command(capsys, *given, "--tuned-by", source)[0] == 0  # too many changes for a name, but not to tell
+    assert command(capsys, "reproduce", *given, "--tuned-by", source)[0] == 0  # too many for a name, but told
     assert asked[-1] == file.stem and file.stem.startswith("table5_cifar10_tuned-by_")
 
 
@@ -218,15 +204,15 @@ def test_what_cannot_tune_is_named(tmp_path, capsys):
     given += ["--device", "cpu", "--tuned-by"]
     for kept, arm in ((held[:6], "sec"), (held[6:], "none"), (held[:-1], "sec"), ([], "none")):
         source.write_text(json.dumps({"trials": kept, "runs": []}))
-        code, told = command(capsys, *given, source)
+        code, _, told = command(capsys, "reproduce", *given, source)
         assert code == 2 and f"other.json has no trial of {cell}, arm {arm}, with lr" in told
         assert len(told.splitlines()) == 1
     source.write_text(json.dumps({"trials": held, "runs": []}))
-    code, told = command(capsys, *given, source, "--optimiser.lr", "3")  # its trials would have had other rates
+    code, _, told = command(capsys, "reproduce", *given, source, "--optimiser.lr", "3")  # other rates
     assert code == 2 and "no trial of simclr-cifar10, arm none, with lr 0.1875" in told
-    code, told = command(capsys, *given, tmp_path / "nowhere.json")
+    code, _, told = command(capsys, "reproduce", *given, tmp_path / "nowhere.json")
     assert code == 2 and "nowhere.json" in told
     for words in (["--no-tune"], ["--paper"]):
-        code, told = command(capsys, *given, source, *words)
+        code, _, told = command(capsys, "reproduce", *given, source, *words)
         assert code == 2 and "--tuned-by stands for the trials" in told
     assert not (tmp_path / "found").exists()

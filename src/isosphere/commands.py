@@ -1,0 +1,296 @@
+"""The commands, each of which imports what it needs only when it runs."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from isosphere.arguments import free_folder, note, parse_changes, read_recipe, results_suffix, split_changes
+
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda")]
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="where the run folders go")] = Path("runs"),
+    steps: Annotated[int, typer.Option(help="length of each of the two runs; 0 is the recipe's")] = 0,
+    device: Device = "auto",
+) -> None:
+    """Train the embedded data set without and with SEC, and compare them on classes never seen in training."""
+    from isosphere.page import write_page
+    from isosphere.recipes import find
+    from isosphere.tables import comparison, show
+    from isosphere.train.reproduce import run_many
+
+    changes = {"loop.snapshot_every": str(max(1, steps // 5) if steps else 200), "loop.snapshot_images": "0"}
+    changes |= {"loop.steps": str(steps)} if steps else {}
+    recipes = {free_folder(out, f"demo-{name}"): find(name, changes) for name in ("rendered", "rendered-sec")}
+    show(comparison(run_many(recipes, device)))
+    for folder in recipes:
+        print(f"run folder: {folder}")
+    page = write_page(list(recipes), free_folder(out, "demo-report", ".html"))
+    print(f"open in a browser: {page}")
+
+
+def train(
+    context: typer.Context,
+    what: Annotated[str, typer.Argument(help="a recipe's name, a folder of class folders, or a CSV")] = "",
+    out: Annotated[Path | None, typer.Option(help="the run folder; by default a new one under runs/")] = None,
+    resume: Annotated[Path | None, typer.Option(help="go on from the checkpoint in this run folder")] = None,
+    device: Device = "auto",
+) -> None:
+    """Train a recipe, or your own images: `isosphere train rendered-sec`, `isosphere train ./my_photos`.
+
+    Any field of the recipe can be changed: `--loss.margin 0.5`, `--loss Triplet`, `--seed 1`; `isosphere recipes NAME`
+    shows all fields with their reasons. Under torchrun the batch is shared by all processes:
+    `torchrun --nproc-per-node 2 -m isosphere train NAME`.
+    """
+    from isosphere.recipes import RECIPES, RecipeError, find, override, schema
+    from isosphere.train.loop import fit
+
+    # Without a name, the first field to change is taken for it.
+    words, what = ([what, *context.args], "") if what.startswith("--") else (context.args, what)
+    changes = parse_changes(words)
+    if resume is not None:
+        if what or out is not None:
+            raise RecipeError(f"--resume {resume} goes on with that folder's own recipe: leave out {what or '--out'}")
+        recipe, folder = override(read_recipe(resume), changes), resume
+    else:
+        if not what:
+            raise RecipeError("name a recipe or a folder of images (`isosphere recipes` lists the recipes)")
+        if what not in RECIPES and Path(what).exists():
+            recipe = override(find("photos-sec", {"data.root": what}), changes)
+            path = Path(what).resolve()
+            what = f"{path.name if path.is_dir() else path.stem}-sec"
+        else:
+            recipe = find(what, changes)
+        if out is not None and out.exists() and any(out.iterdir()):
+            raise RecipeError(f"{out} is not empty; choose another --out, or go on with --resume {out}")
+        folder = out or free_folder(Path("runs"), f"{what}-seed{recipe.seed}")
+    result = fit(recipe, folder, device, resume=resume is not None)
+    if result:
+        from isosphere.tables import comparison, show
+
+        show(comparison({folder: result}))
+        print(f"run folder: {folder}")
+        if isinstance(recipe.data, schema.Folder) and recipe.model.weights is None:
+            note(f"{recipe.model.backbone} began from scratch; --model.backbone and --model.weights begin better")
+
+
+def reproduce(
+    context: typer.Context,
+    table: Annotated[str, typer.Argument(help="table2, table3, table4, table5, table8, table9 or rates")],
+    dataset: Annotated[str, typer.Option(help="cub200 cars196 sop inshop; casia lfw; cifar10 cifar100")] = "",
+    losses: Annotated[list[str] | None, typer.Option(help="triplet semihard npair ms ...; arcface ...")] = None,
+    arms: Annotated[list[str] | None, typer.Option(help="none l2reg sec sec-relative sec-ema ...")] = None,
+    seeds: Annotated[list[int] | None, typer.Option(help="of the final runs, default 0; trials have their own")] = None,
+    epochs: Annotated[int, typer.Option(help="table5: 100 or 200")] = 100,
+    paper: Annotated[bool, typer.Option("--paper", help="as the authors trained, in place of the fair way")] = False,
+    tune: Annotated[bool, typer.Option(help="table3, table5: tune rate and strength on held-out training data")] = True,
+    tuned_by: Annotated[
+        Path | None,
+        typer.Option(help="in place of trials, those in this results file of another network", exists=True),
+    ] = None,
+    results: Annotated[Path, typer.Option(help="folder of JSON files; what is there is not run")] = Path("results"),
+    out: Annotated[Path, typer.Option(help="where the run folders go")] = Path("runs"),
+    device: Device = "auto",
+) -> None:
+    """Run a whole table and print mean and spread over seeds: `isosphere reproduce table3 --dataset cub200`.
+
+    Data and compilation are paid once. Every finished run is added to a JSON file in the results folder and is not
+    run again; one that was stopped is resumed, one that was killed starts over. Fields of all recipes can be changed
+    as in `train`: `--data.root data --data.pack packed --model.weights resnet50_msra.safetensors --loop.compile true`.
+    """
+    from isosphere.recipes import override
+    from isosphere.recipes.tables import TUNED, Asked, cells, printed
+    from isosphere.tables import differences_table, printed_table, seeds_table, show
+    from isosphere.train import reproduce as engine
+
+    given = parse_changes(context.args)
+    changes = {"loop.save_every": "0"} | given
+    asked = Asked(dataset, tuple(losses or ()), tuple(arms or ()), paper, epochs)
+    chosen = {
+        cell: {arm: override(recipe, changes) for arm, recipe in its.items()}
+        for cell, its in cells(table, asked).items()
+    }
+    tuning = tune and table in TUNED and not paper
+    if tuned_by is not None and not tuning:
+        raise ValueError("--tuned-by stands for the trials of table3 and table5: leave out --paper and --no-tune")
+    other = {key: value for key, value in given.items() if key not in engine.FREE}
+    marks = ["paper"] * paper + ["untuned"] * (table in TUNED and not tuning and not paper)
+    suffix = results_suffix(marks, other, tuned_by)
+    name = f"{table}_{next(iter(chosen)).removeprefix('simclr-').split('-')[0]}{suffix}"
+    held = engine.Results(results / f"{name}.json")
+    source = engine.Results(tuned_by) if tuned_by else None
+    records = engine.reproduce(chosen, dict.fromkeys(seeds or (0,)), tuning, held, out / name, device, source)
+    show(seeds_table(records))
+    if table in ("table3", "table4", "table5"):
+        show(differences_table(records))
+        others = [path for path in results.glob(f"{table}_*{suffix}.json") if path.stem.count("_") == name.count("_")]
+        if len(others) > 1:
+            every = [record for path in sorted(others) for record in engine.Results(path).finals()]
+            show(differences_table(every, f"all of {', '.join(path.stem for path in sorted(others))}"))
+    alike = "trained likewise" if paper and not other else "another protocol: not comparable with ours"
+    for cell in chosen:
+        metrics, rows = printed(table, cell)
+        if rows:
+            show(printed_table(metrics, rows, f"printed in the paper for {cell} ({alike})"))
+    print(f"results: {held.path}")
+
+
+def evaluate(
+    context: typer.Context,
+    run: Annotated[Path, typer.Argument(help="a run folder")],
+    data: Annotated[Path | None, typer.Option(help="another folder or CSV, all classes of which are used")] = None,
+    probe: Annotated[bool, typer.Option("--probe", help="self-supervision: the linear probe at several rates")] = False,
+    device: Device = "auto",
+) -> None:
+    """Measure a trained run on its test classes, or on other images.
+
+    Fields of the data can be changed as in `train`: `isosphere evaluate RUN --data.pairs lfw --data.pairs_root DIR`.
+    """
+    from dataclasses import replace
+
+    from isosphere.recipes import override
+    from isosphere.tables import comparison, probe_table, show
+    from isosphere.train.evaluate import load_run, measure_run, probe_run
+    from isosphere.train.exams import RATES
+
+    if context.args and not context.args[0].startswith("--"):
+        raise ValueError(f"other images are named with --data {context.args[0]}")
+    changes = parse_changes(context.args)
+    fixed = [name for name in changes if not name.startswith("data.")]
+    if fixed:
+        raise ValueError(f"--{fixed[0]} cannot be changed any more: a trained run takes other --data fields alone")
+    trained = load_run(run, device)
+    trained = replace(trained, recipe=override(trained.recipe, changes))
+    if probe:
+        if data is not None:
+            raise ValueError("--probe is taken on the run's own images: leave out --data")
+        show(probe_table(probe_run(trained, RATES), run.name))
+        return
+    title = None if data is None else f"all classes of {data}; metrics in %"
+    found = measure_run(trained, None if data is None else str(data))
+    show(comparison({run: {"last": found}}, title))
+
+
+def embed(
+    run: Annotated[Path, typer.Argument(help="a run folder")],
+    images: Annotated[Path, typer.Argument(help="a folder of class folders, a flat folder of images, or a CSV")],
+    out: Annotated[Path, typer.Option(help="the .npy file of embeddings; labels and paths are written beside it")],
+    device: Device = "auto",
+) -> None:
+    """Write the raw embeddings of a folder of images: OUT.npy, OUT.labels.npy and OUT.paths.txt."""
+    from isosphere.train.evaluate import embed_files, load_run
+
+    if out.suffix != ".npy" or not out.parent.is_dir():
+        raise ValueError(f"--out must be a .npy file in a folder that exists, not {out}")
+    for path in embed_files(load_run(run, device), str(images), out):
+        print(path)
+
+
+def inspect(
+    embeddings: Annotated[Path, typer.Argument(help="a .npy file of raw embeddings, (N, D)")],
+    labels: Annotated[Path, typer.Argument(help="a .npy file of integer labels, (N,)")],
+) -> None:
+    """Metrics and norms of embeddings from any tool, and whether SEC could matter for them."""
+    from rich.console import Console
+
+    from isosphere.report import inspection
+
+    for part in inspection(embeddings, labels):
+        Console().print(part, highlight=False)
+
+
+def figure(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="which figure; none lists them all")] = "",
+    runs: Annotated[list[Path] | None, typer.Argument(help="run folders, or JSON files of results")] = None,
+    out: Annotated[Path | None, typer.Option(help="the file, without suffix; by default NAME here")] = None,
+    images: Annotated[list[Path] | None, typer.Option(help="feature-maps: the images to look at")] = None,
+) -> None:
+    """Draw a figure of the paper, or another, from runs as PNG and SVG: `isosphere figure norms runs/a runs/b`.
+
+    A figure's own options are changed as `--metric map@r`.
+    """
+    from isosphere.figures import FIGURES
+
+    if not name:
+        from rich.console import Console
+        from rich.table import Table
+
+        table = Table(box=None, show_header=False)
+        for key, about in FIGURES.items():
+            table.add_row(key, about.description)
+        Console().print(table, highlight=False)
+        return
+    if name not in FIGURES:
+        raise ValueError(f"no figure {name!r}; there are {', '.join(FIGURES)}")
+    # The command-line library takes options that it does not know for runs.
+    folders, changes = split_changes([*map(str, runs or ()), *context.args])
+    options = FIGURES[name].options(parse_changes(changes))
+    if name == "feature-maps":
+        from isosphere.train.evaluate import feature_maps
+
+        options |= feature_maps([*map(Path, folders)], list(images or ()))
+    for path in FIGURES[name](folders, out or Path(name), **options):
+        print(path)
+
+
+def report(
+    runs: Annotated[list[Path], typer.Argument(help="run folders, files of a NormMonitor, or JSON files of results")],
+    out: Annotated[Path, typer.Option(help="the page")] = Path("report.html"),
+) -> None:
+    """Write one self-contained page about a run, a comparison of runs, or a whole table: open it in any browser."""
+    from isosphere.page import write_page
+
+    print(write_page(runs, out))
+
+
+def recipes(
+    name: Annotated[str, typer.Argument(help="a recipe, or how the names of some begin; none gives an overview")] = "",
+) -> None:
+    """List the recipes, or show every field of one with the reason for it."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from isosphere.recipes import RECIPES, SUFFIXES, find, options, schema
+
+    console, table = Console(), Table(box=None, title_justify="left", show_header=False)
+    table.add_column(no_wrap=True)
+    if not name:
+        for key in (key for key, recipe in RECIPES.items() if recipe.constraint == schema.Constraint()):
+            table.add_row(key, RECIPES[key].claim.split(":")[0])
+        table.add_row("", "")
+        for suffix, claim in SUFFIXES.items():
+            table.add_row(f"NAME{suffix}", claim)
+        console.print("Most names may end in one of those below; `isosphere recipes cub200` lists all that begin so.\n")
+    elif name in RECIPES or not any(key.startswith(name) for key in RECIPES):
+        recipe = find(name, {})
+        table.title = f"{name}: {recipe.claim}"
+        for field, kind, value, reason in options.describe(recipe):
+            table.add_row(f"--{field}", value, f"{' '.join(reason.split())} [dim]{kind}[/dim]")
+    else:
+        for key, recipe in RECIPES.items():
+            if key.startswith(name):
+                table.add_row(key, recipe.claim)
+    console.print(table, highlight=False)
+
+
+def datasets(
+    root: Annotated[Path, typer.Argument(help="the folder that holds the benchmarks")] = Path("data"),
+    get: Annotated[str, typer.Option(help="first download this one (cub200 or sop), check it and unpack it")] = "",
+) -> None:
+    """Which retrieval benchmarks are installed, where, whether complete, and where to get the others."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from isosphere.data.retrieval import install, installed
+
+    if get:
+        install(get, root)
+    table = Table("name", "data set", "state", "folder or source", box=None)
+    table.columns[3].overflow = "fold"
+    table.columns[0].no_wrap = True
+    for row in installed(root):
+        table.add_row(row.name, row.title, row.state, str(row.folder or row.source))
+    Console().print(table, highlight=False)
