@@ -23,6 +23,7 @@ from isosphere.losses.contrastive import NTXentLoss
 from isosphere.models.embedder import build_embedder
 from isosphere.recipes import find, schema
 from isosphere.train import build, distributed, exams, loop
+from isosphere.train.capture import CompiledView
 from isosphere.train.evaluate import load_run, measure_run
 from isosphere.train.exams import Frozen, Unexamined
 from isosphere.train.stopping import Interrupted
@@ -507,9 +508,19 @@ def test_the_loss_itself_refuses_what_is_not_positive(settings):
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_on_a_gpu_a_captured_run_is_the_eager_run(cifar10, tmp_path):
+def test_on_a_gpu_a_captured_run_is_the_eager_run(cifar10, tmp_path, monkeypatch):
+    monkeypatch.setattr(loop, "CompiledView", lambda view: view)  # which may round a pixel to its other side
     for compiled in ("false", "true"):
         loop.fit(tiny(cifar10, loop__compile=compiled, loop__precision="float64"), tmp_path / compiled, "cuda")
     eager, captured = ([line["loss"] for line in lines(tmp_path / run, "train")] for run in ("false", "true"))
     assert len(eager) == 20 and captured == pytest.approx(eager, rel=1e-4)
     assert "probe_top1" in result(tmp_path / "true")["last"]
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_on_a_gpu_a_compiled_view_is_the_eager_one_but_for_rounding():
+    view = ContrastiveView()
+    images = torch.randint(256, (64, 3, 32, 32), dtype=torch.uint8, generator=torch.Generator().manual_seed(0)).cuda()
+    numbers = torch.rand(64, view.draws, generator=torch.Generator().manual_seed(1)).cuda()
+    levels = (CompiledView(view)(images, numbers).int() - view(images, numbers).int()).abs()
+    assert levels.max() <= 2 and (levels > 0).float().mean() < 0.01

@@ -3,6 +3,7 @@
 Both work on the features' device and give fractions. Ties count against the test image, as everywhere in the metrics.
 """
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 
@@ -196,9 +197,15 @@ def _captured(work: Callable[[], None], device: torch.device) -> Callable[[], No
     graph = torch.cuda.CUDAGraph()
     # Other threads, a loader's say, may use the device meanwhile; the default stream for captures is one device's.
     with torch.cuda.device(device):
-        with torch.cuda.graph(graph, stream=torch.cuda.Stream(), capture_error_mode="thread_local"):
+        with torch.cuda.graph(graph, stream=_capture_stream(device), capture_error_mode="thread_local"):
             work()
     return graph.replay
+
+
+@functools.cache
+def _capture_stream(device: torch.device) -> torch.cuda.Stream:
+    """One for all probes: cuBLAS keeps a workspace for every stream it has seen."""
+    return torch.cuda.Stream(device)
 
 
 def _shuffled(count: int, seed: int, epoch: int) -> np.ndarray:

@@ -106,7 +106,7 @@ class NormMonitor:
         slot = len(self._waiting)
         self.step = self.step + (kind == "train") if step is None else step
         self._waiting.append((self.step, kind))
-        self._rates[slot] = self.optimiser.param_groups[0]["lr"]
+        self._rates[slot].fill_(self.optimiser.param_groups[0]["lr"])  # an assignment would wait for the device
         return self._ring[slot, :, : len(lengths)]
 
     def probe(self, embeddings: Tensor, step: int) -> Tensor | None:
