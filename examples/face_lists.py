@@ -22,6 +22,8 @@ def write(path: Path, rows: list[tuple[Path, str]]) -> None:
     print(f"{path}: {len(rows)} photographs")
 
 
+if len(sys.argv) < 3:
+    sys.exit(print("usage:", __doc__.splitlines()[0].split(": ")[1], file=sys.stderr) or 2)
 lfw, cfp, *celeba = map(Path, sys.argv[1:])
 names = [line.strip() for line in (cfp / "Data" / "list_name.txt").read_text(encoding="utf-8").splitlines()]
 people = {folder.name: sorted(folder.glob("*.jpg")) for folder in sorted(lfw.iterdir()) if folder.is_dir()}
@@ -34,6 +36,5 @@ print(f"{lfw / 'exclude_cfp.txt'}: {len(alike)} people of LFW: {', '.join(sorted
 write(lfw / "singles.csv", [(files[0], who) for who, files in people.items() if len(files) == 1 and who not in alike])
 write(cfp / "frontal.csv", [(file, file.parts[-3]) for file in sorted(cfp.glob("Data/Images/*/frontal/*.jpg"))])
 for root in celeba:
-    rows = [line.split() for line in (root / "identity_CelebA.txt").read_text(encoding="utf-8").splitlines()]
-    files = {file.name: file for file in root.rglob("*.jpg")}
-    write(root / "images.csv", [(files[name], person) for name, person in rows if name in files])
+    whose = dict(line.split() for line in (root / "identity_CelebA.txt").read_text(encoding="utf-8").splitlines())
+    write(root / "images.csv", [(file, whose[file.name]) for file in sorted(root.rglob("*.jpg")) if file.name in whose])

@@ -4,18 +4,21 @@ FOLDER holds one folder of images per class. Half of the classes train, the othe
 command line: isosphere train FOLDER
 """
 
-import sys
+import argparse
 from pathlib import Path
 
 from isosphere.recipes import find
 from isosphere.train.loop import fit
 
-folder, steps = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else "500"
+parser = argparse.ArgumentParser(description="Train on your own photographs.")
+parser.add_argument("folder", help="holds one folder of images per class")
+parser.add_argument("steps", nargs="?", default="500")
+asked = parser.parse_args()
 recipe = find(
     "photos-sec",
     {
-        "data.root": folder,
-        "loop.steps": steps,
+        "data.root": asked.folder,
+        "loop.steps": asked.steps,
         "batches.size": "20",
         "batches.per_class": "4",
         # With pretrained weights at hand, these make the difference:
@@ -23,5 +26,5 @@ recipe = find(
         # "data.size": "227", "data.shorter": "256", "optimiser.lr": "2e-5",
     },
 )
-result = fit(recipe, Path("runs") / f"{Path(folder).name}-example")
+result = fit(recipe, Path("runs") / f"{Path(asked.folder).name}-example")
 print({name: round(value, 4) for name, value in result["last"].items()})

@@ -1,6 +1,7 @@
 """The command line as a user meets it: what works, and one clear line with exit code 2 for what cannot."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -98,6 +99,7 @@ def test_resume_goes_on_from_the_folder_alone_and_a_finished_run_stays_as_it_is(
 def test_evaluate_on_other_images(trained, photos):
     told = isosphere("evaluate", trained, "--data", photos, folder=trained.parent).stdout
     assert "all classes of" in told and "never seen" not in told
+    assert "retrieval among whole images" in " ".join(isosphere("evaluate", "--help", folder=trained).stdout.split())
     done = isosphere("evaluate", trained, "--data", photos / "class3", folder=trained.parent, code=2)
     assert "holds no class folder" in done.stderr
 
@@ -112,6 +114,8 @@ def test_inspect_of_odd_files(tmp_path):
     np.save(tmp_path / "zero.npy", np.zeros((12, 4)))
     np.savez(tmp_path / "many.npz", a=np.zeros(3), b=np.zeros(3))
     (tmp_path / "empty.npy").touch()
+    (tmp_path / "paths.txt").write_text("a/0.png\ta\n" * 12)
+    np.save(tmp_path / "same.npy", np.zeros(12, int))
     bad = generator.normal(size=(12, 4))
     bad[7, 1] = np.nan
     np.save(tmp_path / "nan.npy", bad)
@@ -123,15 +127,16 @@ def test_inspect_of_odd_files(tmp_path):
         ("objects.npy", "names.npy"): "objects.npy is not a plain .npy array",
         ("many.npz", "names.npy"): "many.npz holds several arrays",
         ("empty.npy", "names.npy"): "empty.npy is not a plain .npy array",
+        ("e.npy", "paths.txt"): "paths.txt is not a plain .npy array",
+        ("e.npy", "same.npy"): "same.npy holds one class only: there is nothing to retrieve among",
         ("nan.npy", "names.npy"): "row 7",
     }.items():
         done = isosphere("inspect", *words, folder=tmp_path, code=2)
         assert message in done.stderr and len(done.stderr.strip().splitlines()) == 1, done.stderr
+        assert "pickle" not in done.stderr
 
 
 def test_damaged_run_folders(trained, tmp_path):
-    import shutil
-
     run = tmp_path / "run"
     shutil.copytree(trained, run)
     saved = torch.load(run / "checkpoint.pt", weights_only=True)
@@ -160,7 +165,10 @@ def test_the_demo_compares_two_runs(tmp_path):
         ("train rendered --loss.margn 0.5", "loss.margn: no such field"),
         ("train rendered --loss.margin high", "loss.margin: 'high' is not float"),
         ("train rendered --seed", "--seed needs a value"),
-        ("train rendered 3", "unexpected '3'"),
+        ("train rendered 3", "unexpected '3'; rendered has no data.root"),
+        ("train photos nowhere else", "unexpected 'else'"),
+        ("train photos-sec nowhere", "no such folder or file: nowhere"),
+        ("train photos a --data.root b", "name the images once: a, or --data.root b"),
         ("evaluate runs/a ./others", "other images are named with --data ./others"),
         ("train nowhere/photos", "neither a recipe nor a path"),
         ("train photos --data.root nowhere", "no such folder or file: nowhere"),
@@ -201,6 +209,8 @@ def test_datasets_says_what_is_installed_and_where_to_get_the_rest(tmp_path):
     (tmp_path / "data" / "CUB_200_2011" / "image_class_labels.txt").write_text("1 1\n")
     told = " ".join(isosphere("datasets", folder=tmp_path).stdout.split())
     assert "CUB-200-2011" in told and "cars196" in told and "not installed" in told and "http" in told
+    (tmp_path / "data").rename(tmp_path / "my[data]")
+    assert "my[data]/CUB_200_2011" in isosphere("datasets", "my[data]", folder=tmp_path).stdout.replace("\n", "")
 
 
 def test_recipes_are_listed_by_group_by_beginning_and_by_field(tmp_path):
@@ -215,9 +225,75 @@ def test_a_run_is_never_overwritten(trained):
     assert "run is not empty" in done.stderr
 
 
-def test_an_unreadable_image_is_named_and_skipped_only_on_request(photos, tmp_path):
-    import shutil
+def test_a_run_folder_is_not_a_file(photos, tmp_path):
+    (tmp_path / "ok.csv").write_text("path,label\n")
+    done = isosphere("train", photos, "--out", "ok.csv", folder=tmp_path, code=2)
+    assert "--out ok.csv is a file; name a folder for the run" in done.stderr
 
+
+def test_a_path_is_the_root_whatever_the_data_are_said_to_be(photos, tmp_path):
+    done = isosphere("train", photos, "--data", "Faces", folder=tmp_path, code=2)
+    assert "data.pairs_root is empty" in done.stderr and not list(tmp_path.iterdir())
+
+
+def test_a_recipe_takes_the_path_of_the_images_and_the_run_is_called_as_it_is(photos, tmp_path):
+    shutil.copytree(photos, tmp_path / "closing[x]")
+    words = [*PHOTOS.split(), "--loop.save_embeddings", "false", "--constraint.eta", "0", "--loss", "ArcFace"]
+    done = isosphere("train", "photos-sec", *words, "./closing[x]", folder=tmp_path)
+    assert "run folder: runs/closing[x]-arcface-seed0" in done.stdout
+    assert done.stdout.count("closing[x]-arcface-seed0") == 2, "in the table, too"
+    recipe = json.loads((tmp_path / "runs" / "closing[x]-arcface-seed0" / "recipe.json").read_text())
+    assert recipe["data"]["root"] == "./closing[x]" and recipe["claim"].endswith("ArcFace loss: no constraint")
+
+
+def test_evaluate_says_which_tested_classes_were_trained_on(trained, photos, tmp_path):
+    assert json.loads((trained / "result.json").read_text())["tested"] == "test classes, never seen in training"
+    told = isosphere("evaluate", trained, "--data.train_fraction", "0.2", folder=tmp_path).stdout
+    assert "test images; 3 of 8 classes were trained on" in told and "never seen" not in told
+    shutil.copytree(photos, tmp_path / "grown")
+    shutil.copytree(photos / "class9", tmp_path / "grown" / "class00")
+    shutil.copytree(photos / "class9", tmp_path / "grown" / "class01")
+    told = isosphere("evaluate", trained, "--data.root", "grown", folder=tmp_path).stdout
+    assert "test images; 1 of 6 classes were trained on" in told, "class4, which two new ones have moved"
+
+
+def test_a_run_is_evaluated_from_any_folder(photos, tmp_path):
+    project, other = tmp_path / "project", tmp_path / "other"
+    shutil.copytree(photos, project / "photos")
+    other.mkdir()
+    isosphere("train", "./photos", *PHOTOS.split(), folder=project)
+    run = project / "runs" / "photos-sec-seed0"
+    result = json.loads((run / "result.json").read_text())["last"]
+    assert f"{100 * result['recall@1']:.1f}" in isosphere("evaluate", run, folder=other).stdout
+    (project / "photos").rename(project / "moved")
+    done = isosphere("evaluate", run, folder=other, code=2)
+    assert f"no such folder or file: ./photos (seen from {other} and from above the run)" in done.stderr
+    assert "say where it is now with --data.root" in done.stderr and len(done.stderr.strip().splitlines()) == 1
+    assert "never seen" in isosphere("evaluate", run, "--data.root", project / "moved", folder=other).stdout
+
+
+def test_names_that_are_not_utf8_go_all_the_way(photos, tmp_path):
+    root = tmp_path / b"caf\xe9".decode(errors="surrogateescape")
+    shutil.copytree(photos, root)
+    (root / "class9" / "0.png").rename(root / "class9" / b"\xe9.png".decode(errors="surrogateescape"))
+    (root / "class8").rename(root / b"class8\xe9".decode(errors="surrogateescape"))
+
+    def run(*words: object) -> bytes:
+        done = subprocess.run([sys.executable, "-m", "isosphere", *words], cwd=tmp_path, capture_output=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert b"run folder: runs/caf\xe9-sec-seed0" in run("train", root, *PHOTOS.split())
+    folder = next((tmp_path / "runs").iterdir())
+    assert {b"class8\xe9/0.png", b"class9/\xe9.png"} <= set((folder / "test_paths.txt").read_bytes().splitlines())
+    run("evaluate", folder)
+    run("embed", folder, root, "--out", "e.npy")
+    assert b"/class9/\xe9.png\tclass9" in (tmp_path / "e.paths.txt").read_bytes()
+    run("report", folder)
+    run("figure", "gallery", folder)
+
+
+def test_an_unreadable_image_is_named_and_skipped_only_on_request(photos, tmp_path):
     shutil.copytree(photos, tmp_path / "photos")
     broken = tmp_path / "photos" / "class2" / "1.png"
     broken.write_bytes(broken.read_bytes()[:60])

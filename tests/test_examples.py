@@ -54,6 +54,13 @@ def test_sec_under_ddp(tmp_path):
     assert "step 100" in run(*launch, EXAMPLES / "sec_under_ddp.py", folder=tmp_path)
 
 
+@pytest.mark.parametrize("name, wanted", [("your_own_photos", "folder"), ("face_lists", "LFW CFP [CELEBA]")])
+def test_without_arguments_an_example_tells_its_usage(name, wanted, tmp_path):
+    done = subprocess.run([sys.executable, EXAMPLES / f"{name}.py"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 2 and done.stderr.startswith("usage: ") and wanted in done.stderr.splitlines()[0]
+    assert "Traceback" not in done.stderr and not done.stdout
+
+
 def test_your_own_photos(tmp_path):
     pixels = np.random.default_rng(0).integers(0, 255, (10, 4, 40, 40, 3)).astype(np.uint8)
     for label in range(10):

@@ -405,6 +405,61 @@ def test_an_image_alone_in_its_class_is_neither_right_nor_wrong(tmp_path):
     assert "(no other image of its class)" in fallback and "(wrong)" not in fallback
 
 
+def unlabelled(folder: Path) -> Path:
+    """A run on a flat folder: one class, and nothing measured but the norms."""
+    write_run(folder, 0.5, 0)
+    arrays = dict(np.load(folder / "test_embeddings.npz"))
+    arrays |= {"labels": np.zeros(len(arrays["labels"]), int), "classes": np.array(["photos"])}
+    np.savez(folder / "test_embeddings.npz", **arrays)
+    norms = {"norm_mean": 4.0, "norm_variance": 0.25, "norm_cv": 0.125}
+    result = json.loads((folder / "result.json").read_text())
+    result |= {"last": norms, "oracle": norms, "tested": "the images trained on"}
+    (folder / "result.json").write_text(json.dumps(result))
+    lines = [{"step": step, "kind": "test"} | norms for step in (0, 20)]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return folder
+
+
+def test_images_without_labels_are_neither_right_nor_wrong_nor_test_images(tmp_path):
+    page = write_page([unlabelled(tmp_path / "run")], tmp_path / "page.html").read_text()
+    assert "norms of the images trained on" in page and "not trained on" not in page
+    assert "The images have no labels: none is right or wrong." in page and "worst errors of" not in page
+    fallback = re.search("<noscript>(.*?)</noscript>", page, re.DOTALL)[1]
+    assert "photos (no labels)" in fallback and "(right)" not in fallback and "(wrong)" not in fallback
+
+
+def test_the_caption_is_what_the_run_says_was_tested(tmp_path):
+    folder = write_run(tmp_path / "run", 0.5, 0)
+    assert "test classes, never seen in training; metrics in %" in write_page([folder], tmp_path / "p.html").read_text()
+    result = json.loads((folder / "result.json").read_text())
+    result["tested"] = "test images; 3 of 5 classes were trained on"
+    (folder / "result.json").write_text(json.dumps(result))
+    page = write_page([folder], tmp_path / "p.html").read_text()
+    assert "3 of 5 classes were trained on; metrics in %" in page and "test classes, never seen" not in page
+
+
+def test_one_pair_of_runs_has_no_interval(tmp_path):
+    held = json.loads(results_file(tmp_path / "rates_cub200.json").read_text())
+    pair = [record for record in held["runs"][:4] if record["recipe"]["seed"] == 0]
+    (tmp_path / "pair.json").write_text(json.dumps({"runs": pair, "trials": []}))
+    page = write_page([tmp_path / "pair.json"], tmp_path / "page.html").read_text()
+    row = '<span>sec - none</span></th><td class="w">R@1</td><td class="n">+2.0</td><td class="n">-</td>'
+    assert row + '<td class="n">-</td>' in page and "+2.0 (one pair)" in page
+
+
+def test_names_of_files_that_are_not_utf8_are_shown(tmp_path):
+    folder = write_run(tmp_path / "run", 0.5, 0)
+    (folder / "test_thumbnails.npz").unlink()
+    arrays = dict(np.load(folder / "test_embeddings.npz"))
+    arrays["classes"] = np.array(["caf\udce9", *CLASSES[1:]])
+    np.savez(folder / "test_embeddings.npz", **arrays)
+    file = tmp_path / b"caf\xe9.png".decode(errors="surrogateescape")
+    Image.new("L", (30, 20), 9).save(file, "PNG")
+    (folder / "test_paths.txt").write_bytes(b"\n".join([bytes(file)] * len(arrays["labels"])))
+    page = write_page([folder], tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "caf? (" in re.search("<noscript>(.*?)</noscript>", page, re.DOTALL)[1]
+
+
 @pytest.mark.parametrize("root", ["photos", "photos/all.csv", "absolute"])
 def test_images_are_found_from_any_directory(root, tmp_path, monkeypatch):
     """Below data.root, here or where the run folder is; older files have paths as they were given to training."""
@@ -590,6 +645,13 @@ def test_a_chart_by_learning_rate_tells_the_nearest_one_on_its_axis(browser, pag
     along = [float(re.match(r"M([\d.]+) ", path)[1]) for _, path in seen]
     share = math.log(1.2) / math.log(20 * 1.44)  # of the axis, on either side
     assert along == pytest.approx([50 + share * 332, 382 - share * 332], abs=0.1) and browser.complaints == []
+
+
+def test_the_gallery_marks_nothing_without_labels(browser, tmp_path):
+    browser.open(write_page([unlabelled(tmp_path / "run")], tmp_path / "page.html"))
+    hits = browser.run("[...document.querySelectorAll('.hit')].map((hit) => [hit.className, hit.textContent[0]])")
+    assert len(hits) == 30 and all(hit == ["hit alone", "○"] for hit in hits) and browser.complaints == []
+    assert browser.run("document.querySelector('.hit img').alt").startswith("no labels: photos")
 
 
 def test_the_gallery_marks_no_error_where_a_class_has_one_image(browser, tmp_path):

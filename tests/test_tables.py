@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from isosphere.tables import comparison, differences_table, pooled, seeds_table, show, spread
+from isosphere.tables import comparison, differences_table, pooled, probe_table, seeds_table, show, spread
 
 
 def record(cell: str, arm: str, seed: int, value: float | None) -> dict:
@@ -74,13 +74,19 @@ def test_only_pairs_of_one_cell_and_seed_count():
     assert pooled(records, "recall@1", "sec", "none") is None
     records += [record("a", "sec", 0, 0.6), record("b", "none", 0, None)]
     found = pooled(records, "recall@1", "sec", "none")
-    assert found.pairs == 1 and found.mean == pytest.approx(0.1) and found.low == pytest.approx(found.high)
+    assert found.pairs == 1 and found.mean == pytest.approx(0.1)
+    assert found.low is None and found.high is None, "one pair has no spread"
+    records += [record("c", arm, 0, value) for arm, value in (("none", 0.5), ("sec", 0.8))]
+    found = pooled(records, "recall@1", "sec", "none")
+    assert (found.low, found.high) == pytest.approx((0.1, 0.3)), "two cells of one pair each have one"
 
 
 def test_differences_table_compares_relative_sec_with_sec_too():
     records = [record("a", arm, 0, v) for arm, v in (("none", 0.5), ("sec", 0.52), ("sec-relative", 0.55))]
     text = shown(differences_table(records))
     assert "sec - none" in text and "+2.0" in text and "sec-relative - sec" in text and "+3.0" in text
+    rows = [line.split() for line in text.splitlines() if " - " in line]
+    assert len(rows) == 6 and all(row[-5] == "-" and row[-1] == "1" for row in rows), "no interval of one pair"
 
 
 def face_record(arm: str, seed: int, value: float) -> dict:
@@ -113,3 +119,32 @@ def test_a_narrow_terminal_cuts_no_number(capsys, monkeypatch):
     show(seeds_table([record("cub200-semihard", "sec-relative", seed, 0.6 + seed / 100) for seed in range(3)]))
     text = capsys.readouterr().out
     assert "…" not in text and "cub200-semihard" in text and "61.0 ± 1.0" in text and "30.5 ± 0.5" in text
+
+
+def line(table) -> str:
+    """What is shown, without its line breaks."""
+    return " ".join(shown(table).split())
+
+
+def test_the_title_is_what_the_runs_say_was_tested():
+    last = record("a", "none", 0, 0.6)["last"] | {"norm_variance": 1.0}
+    told = {"tested": "test images; 3 of 5 classes were trained on"}
+    assert "never seen in training; metrics in %" in line(comparison({Path("r"): {"last": last}}))  # an older run
+    for text in (
+        line(comparison({Path("r"): {"last": last} | told})),
+        line(seeds_table([record("a", "none", 0, 0.6) | told])),
+    ):
+        assert "3 of 5 classes were trained on; metrics in %" in text and "never seen" not in text
+    norms = {"last": {"norm_mean": 1.0, "norm_variance": 1.0}, "tested": "the images trained on"}
+    assert "norms of the images trained on" in line(comparison({Path("r"): norms}))
+    both = line(comparison({Path("r"): {"last": last}, Path("s"): {"last": last} | told}))
+    assert "never seen in training or test images; 3 of 5" in both
+
+
+def test_names_keep_their_brackets():
+    last = record("a", "none", 0, 0.6)["last"] | {"norm_variance": 1.0, "mine[2]": 0.5, "mine[2]_auc": 0.5}
+    text = shown(comparison({Path("closing[x]-sec"): {"last": last, "tested": "all classes of a[b]"}}))
+    assert "closing[x]-sec" in text and "all classes of a[b]" in text and "mine[2]" in text
+    text = shown(seeds_table([record("cell[x]", "arm[y]", 0, 0.5)]))
+    assert "cell[x]" in text and "arm[y]" in text
+    assert "run[z]" in shown(probe_table({}, "run[z]"))

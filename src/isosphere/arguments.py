@@ -1,11 +1,11 @@
-"""What the command line is given: lists of values, changed fields, names of files, the recipe of a run."""
+"""What the command line is given: lists of values, changed fields, the recipe meant, names of files, a run's recipe."""
 
 import hashlib
 import json
 import sys
 from pathlib import Path
 
-from isosphere.recipes import options, schema
+from isosphere.recipes import RECIPES, find, options, schema
 
 LISTS = ("--seeds", "--losses", "--arms", "--images")  # options that take several values
 
@@ -45,6 +45,25 @@ def split_changes(words: list[str]) -> tuple[list[str], list[str]]:
         wanting = len(changes) > 0 and changes[-1].startswith("--") and "=" not in changes[-1]  # a value
         (changes if wanting or word.startswith("--") else others).append(word)
     return others, changes
+
+
+def asked_for(words: list[str], changes: dict[str, str]) -> tuple[str, schema.Recipe]:
+    """The name of the recipe that `train` means, and the recipe with fields changed.
+
+    The words are a recipe's name, this and the path of images, or the path alone, which is `photos-sec`.
+    """
+    if not words:
+        raise ValueError("name a recipe or a folder of images (`isosphere recipes` lists the recipes)")
+    name, *rest = words
+    if name not in RECIPES and Path(name).exists():
+        name, rest = "photos-sec", words
+    recipe = find(name, {})
+    if len(rest) > 1 or (rest and not hasattr(recipe.data, "root")):
+        told = f"{name} has no data.root" if len(rest) == 1 else "fields are changed with --group.field value"
+        raise ValueError(f"unexpected {rest[-1]!r}; {told}")
+    if rest and "data.root" in changes:
+        raise ValueError(f"name the images once: {rest[0]}, or --data.root {changes['data.root']}")
+    return name, options.override(recipe, {"data.root": rest[0]} | changes if rest else changes)
 
 
 def free_folder(parent: Path, name: str, suffix: str = "") -> Path:

@@ -66,8 +66,14 @@ def exit_code(error: Exception) -> int | None:
 
 
 def keep_to_stderr() -> None:
-    """Progress bars are for a screen and never among results; a warning of ours is one line, without its code."""
+    """Progress bars are for a screen and never among results; a warning of ours is one line, without its code.
+
+    Names of files are printed as they are, also those that are not UTF-8.
+    """
     import rich
+
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="surrogateescape")
 
     rich.reconfigure(stderr=True, quiet=not sys.stderr.isatty())
     others = warnings.showwarning

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from isosphere.arguments import free_folder, note, parse_changes, read_recipe, results_suffix, split_changes
+from isosphere.arguments import asked_for, free_folder, note, parse_changes, read_recipe, results_suffix, split_changes
 
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda")]
 
@@ -34,38 +34,37 @@ def demo(
 def train(
     context: typer.Context,
     what: Annotated[str, typer.Argument(help="a recipe's name, a folder of class folders, or a CSV")] = "",
+    images: Annotated[str, typer.Argument(help="after a recipe's name: the images, its data.root")] = "",
     out: Annotated[Path | None, typer.Option(help="the run folder; by default a new one under runs/")] = None,
     resume: Annotated[Path | None, typer.Option(help="go on from the checkpoint in this run folder")] = None,
     device: Device = "auto",
 ) -> None:
-    """Train a recipe, or your own images: `isosphere train rendered-sec`, `isosphere train ./my_photos`.
+    """Train your own images, or a recipe: `isosphere train ./my_photos`, `isosphere train photos ./my_photos`.
 
-    Any field of the recipe can be changed: `--loss.margin 0.5`, `--loss Triplet`, `--seed 1`; `isosphere recipes NAME`
-    shows all fields with their reasons. Under torchrun the batch is shared by all processes:
-    `torchrun --nproc-per-node 2 -m isosphere train NAME`.
+    The first is the recipe photos-sec, the second the one named, on these images. Any field can be changed:
+    `--loss.margin 0.5`, `--loss Triplet`, `--seed 1`; `isosphere recipes NAME` shows all fields with their reasons.
+    Under torchrun the batch is shared by all processes: `torchrun --nproc-per-node 2 -m isosphere train NAME`.
     """
-    from isosphere.recipes import RECIPES, RecipeError, find, override, schema
+    from isosphere.figures.words import named
+    from isosphere.recipes import override, schema
     from isosphere.train.loop import fit
 
-    # Without a name, the first field to change is taken for it.
-    words, what = ([what, *context.args], "") if what.startswith("--") else (context.args, what)
-    changes = parse_changes(words)
+    # The command-line library takes fields to change, which it does not know, for arguments.
+    words, changed = split_changes([*filter(None, (what, images)), *context.args])
+    changes = parse_changes(changed)
     if resume is not None:
-        if what or out is not None:
-            raise RecipeError(f"--resume {resume} goes on with that folder's own recipe: leave out {what or '--out'}")
+        if words or out is not None:
+            told = " ".join(words) or "--out"
+            raise ValueError(f"--resume {resume} goes on with that folder's own recipe: leave out {told}")
         recipe, folder = override(read_recipe(resume), changes), resume
     else:
-        if not what:
-            raise RecipeError("name a recipe or a folder of images (`isosphere recipes` lists the recipes)")
-        if what not in RECIPES and Path(what).exists():
-            recipe = override(find("photos-sec", {"data.root": what}), changes)
-            path = Path(what).resolve()
-            what = f"{path.name if path.is_dir() else path.stem}-sec"
-        else:
-            recipe = find(what, changes)
-        if out is not None and out.exists() and any(out.iterdir()):
-            raise RecipeError(f"{out} is not empty; choose another --out, or go on with --resume {out}")
-        folder = out or free_folder(Path("runs"), f"{what}-seed{recipe.seed}")
+        name, recipe = named(*asked_for(words, changes))
+        if out is not None and out.exists():
+            if not out.is_dir():
+                raise ValueError(f"--out {out} is a file; name a folder for the run")
+            if any(out.iterdir()):
+                raise ValueError(f"{out} is not empty; choose another --out, or go on with --resume {out}")
+        folder = out or free_folder(Path("runs"), f"{name}-seed{recipe.seed}")
     result = fit(recipe, folder, device, resume=resume is not None)
     if result:
         from isosphere.tables import comparison, show
@@ -146,7 +145,8 @@ def evaluate(
 ) -> None:
     """Measure a trained run on its test classes, or on other images.
 
-    Fields of the data can be changed as in `train`: `isosphere evaluate RUN --data.pairs lfw --data.pairs_root DIR`.
+    With --data it is retrieval among whole images, for runs on faces and without labels, too. Fields of the data can be
+    changed as in `train`: `isosphere evaluate RUN --data.pairs lfw --data.pairs_root DIR`.
     """
     from dataclasses import replace
 
@@ -168,9 +168,7 @@ def evaluate(
             raise ValueError("--probe is taken on the run's own images: leave out --data")
         show(probe_table(probe_run(trained, RATES), run.name))
         return
-    title = None if data is None else f"all classes of {data}; metrics in %"
-    found = measure_run(trained, None if data is None else str(data))
-    show(comparison({run: {"last": found}}, title))
+    show(comparison({run: measure_run(trained, None if data is None else str(data))}))
 
 
 def embed(
@@ -282,6 +280,7 @@ def datasets(
 ) -> None:
     """Which retrieval benchmarks are installed, where, whether complete, and where to get the others."""
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     from isosphere.data.retrieval import install, installed
@@ -292,5 +291,5 @@ def datasets(
     table.columns[3].overflow = "fold"
     table.columns[0].no_wrap = True
     for row in installed(root):
-        table.add_row(row.name, row.title, row.state, str(row.folder or row.source))
+        table.add_row(row.name, row.title, escape(row.state), escape(str(row.folder or row.source)))
     Console().print(table, highlight=False)

@@ -26,6 +26,8 @@ def inspection(embeddings_file: Path, labels_file: Path) -> Iterator[Table | str
     from isosphere.sphere import norms
 
     embeddings, labels = (_tensor(path) for path in (embeddings_file, labels_file))
+    if len(labels.unique()) < 2:
+        raise ValueError(f"{labels_file} holds one class only: there is nothing to retrieve among")
     found = retrieval_metrics(embeddings, labels) | clustering_metrics(embeddings, labels)
     lengths = norms(embeddings)
     mean = float(lengths.mean())
@@ -80,7 +82,7 @@ def _tensor(path: Path) -> "torch.Tensor":
     try:
         array = np.load(path, allow_pickle=False)
     except (ValueError, EOFError, OSError) as error:
-        raise ValueError(f"{path} is not a plain .npy array: {error}") from error
+        raise ValueError(f"{path} is not a plain .npy array of numbers or names, as np.save writes one") from error
     if not isinstance(array, np.ndarray):
         raise ValueError(f"{path} holds several arrays: save one as .npy")
     if array.dtype.kind in "US":  # class names in place of numbers

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from rich import box
 from rich.console import Console, Group
+from rich.markup import escape
 from rich.measure import Measurement
 from rich.table import Table
 
@@ -19,8 +20,6 @@ OTHERS = {
     "probe_best_top1": "best top-1, picked on test",
 }  # fmt: skip
 NORMS = {"norm_mean": "norm", "norm_variance": "variance"}
-SEEN_NEVER = "test classes, never seen in training; metrics in %"
-NOT_TRAINED = "test images, not trained on; metrics in %"
 FACES = {"auc": "AUC", "tar@0.01": "TAR at\nFAR 1 %", "norm_auroc": "norm\nAUROC"}  # of pairs
 TELLS = "pairs told apart, and how well a low norm foretells an error (AUROC, 50 is chance); in %"
 PRIMARY = ("recall@1", "map@r", "accuracy", "probe_top1")  # of which differences are told, and of rank 1
@@ -34,17 +33,27 @@ def show(table: Table | Group) -> None:
     Console(width=max(needed, console.width)).print(table)
 
 
-def comparison(results: Mapping[Path, Mapping[str, Any]], title: str | None = None) -> Table | Group:
+def heading(metrics: Iterable[str], results: Iterable[Mapping[str, Any]]) -> str:
+    """What was measured, in the runs' own words; older ones have none, and always tested what is usual."""
+    names = set(metrics)
+    usual = "test classes, never seen in training" if "recall@1" in names else "test images, not trained on"
+    usual = usual if names else "the images"
+    told = " or ".join(dict.fromkeys(result.get("tested") or usual for result in results if result["last"])) or usual
+    return f"{told}; metrics in %" if names else f"norms of {told}"
+
+
+def comparison(results: Mapping[Path, Mapping[str, Any]]) -> Table | Group:
     """Runs side by side: test metrics in percent and the norms, from what each result.json holds; more of faces."""
     metrics = columns([result["last"] for result in results.values()])
-    title = title or (SEEN_NEVER if "recall@1" in metrics else NOT_TRAINED if metrics else "norms of the images")
-    table = Table("run", *metrics.values(), *NORMS.values(), title=title, box=box.SIMPLE, padding=(0, 1, 0, 0))
+    title = escape(heading(metrics, results.values()))
+    headings = ("run", *map(escape, metrics.values()), *NORMS.values())
+    table = Table(*headings, title=title, box=box.SIMPLE, padding=(0, 1, 0, 0))
     for column in table.columns[1:]:
         column.justify, column.no_wrap = "right", True
     for folder, result in results.items():
         last = result["last"]
         shown = [f"{100 * last[name]:.1f}" if name in last else "-" for name in metrics]
-        table.add_row(folder.name, *shown, *[f"{last[name]:.3g}" for name in NORMS])
+        table.add_row(escape(folder.name), *shown, *[f"{last[name]:.3g}" for name in NORMS])
     if any(result["last"].get("singletons") for result in results.values()):
         table.caption = "queries without another image of their class count as wrong"
     return _with_faces(table, {folder.name: [result["last"]] for folder, result in results.items()})
@@ -60,11 +69,12 @@ def _with_faces(table: Table, runs: Mapping[str, list[Mapping[str, float]]]) -> 
     }  # fmt: skip
     if not metrics:
         return table
-    more = Table(table.columns[0].header, *metrics.values(), title=TELLS, box=box.SIMPLE, padding=(0, 1, 0, 0))
+    headings = (table.columns[0].header, *map(escape, metrics.values()))
+    more = Table(*headings, title=TELLS, box=box.SIMPLE, padding=(0, 1, 0, 0))
     for number, column in enumerate(more.columns):
         column.justify, column.no_wrap = "right" if number else "left", True
     for run, found in runs.items():
-        more.add_row(run, *[spread([100 * one[name] for one in found if name in one]) for name in metrics])
+        more.add_row(escape(run), *[spread([100 * one[name] for one in found if name in one]) for name in metrics])
     return Group(table, more)
 
 
@@ -94,8 +104,8 @@ def seeds_table(records: Records) -> Table | Group:
     metrics = {name: told for name, told in every.items() if name == "recall@1" or not name.startswith("recall@")}
     first = next(iter(metrics), "")
     oracle = metrics["probe_top1"] if probed else metrics.get(first, "")
-    title = SEEN_NEVER if "recall@1" in metrics else NOT_TRAINED
-    headings = ("arm", "seeds", *metrics.values(), "norm", f"oracle {oracle},\npicked on test")
+    title = heading(metrics, records)
+    headings = ("arm", "seeds", *map(escape, metrics.values()), "norm", f"oracle {oracle},\npicked on test")
     table = Table(*headings, title=title, box=box.SIMPLE, padding=(0, 1, 0, 0))
     for number, column in enumerate(table.columns):
         column.justify, column.no_wrap = "right" if number else "left", True
@@ -110,8 +120,8 @@ def seeds_table(records: Records) -> Table | Group:
         else:
             best = [max(test[first] for test in _tests(record)) for record in found if record["last"]]
         if cell != before:
-            table.add_row(f"[bold]{cell}[/bold]")
-        table.add_row(arm, f"{len(whole)}{diverged}", *shown, norm, spread([100 * value for value in best]))
+            table.add_row(f"[bold]{escape(cell)}[/bold]")
+        table.add_row(escape(arm), f"{len(whole)}{diverged}", *shown, norm, spread([100 * value for value in best]))
         before = cell
     groups = _grouped(records).items()
     return _with_faces(table, {f"{cell} {arm}": [record["last"] for record in its] for (cell, arm), its in groups})
@@ -133,7 +143,7 @@ def spread(values: list[float]) -> str:
 def probe_table(found: Mapping[float, Mapping[str, Any]], run: str) -> Table:
     """The linear probe at several learning rates, last and best epoch, in percent."""
     table = Table("lr", "top-1", "top-5", "best top-1*", "best top-5*", "epoch*", box=box.SIMPLE)
-    table.title, table.caption = f"linear probe of {run}, in %", "* in the epoch that is best on test"
+    table.title, table.caption = f"linear probe of {escape(run)}, in %", "* in the epoch that is best on test"
     for lr, its in found.items():
         shares = [its[name] for name in ("top1", "top5", "best_top1", "best_top5")]
         shown = [f"diverged in epoch {its['diverged']}"] if its["diverged"] else [f"{100 * s:.1f}" for s in shares]
@@ -168,8 +178,8 @@ class Difference:
     than: str
     cells: dict[str, list[float]]
     mean: float
-    low: float
-    high: float
+    low: float | None  # None for one pair of runs, which tells nothing of the spread
+    high: float | None
 
     @property
     def positive(self) -> int:
@@ -194,14 +204,16 @@ def pooled(records: Records, metric: str, arm: str, than: str, resamples: int = 
             cells.setdefault(cell, []).append(value - values[cell, than, seed])
     if not cells:
         return None
+    mean = float(np.mean([np.mean(found) for found in cells.values()]))
+    if sum(map(len, cells.values())) < 2:
+        return Difference(arm, than, cells, mean, None, None)
     generator = np.random.default_rng(0)
     drawn = np.stack(
         [generator.choice(found, (resamples, len(cells), len(found))).mean(2) for found in cells.values()], axis=2
     )  # (resamples, draw, cell): a fresh draw of each cell's seeds for every draw of a cell
     picks = generator.integers(len(cells), size=(resamples, len(cells)))
     low, high = np.quantile(np.take_along_axis(drawn, picks[..., None], 2).mean((1, 2)), (0.025, 0.975))
-    mean = np.mean([np.mean(found) for found in cells.values()])
-    return Difference(arm, than, cells, float(mean), float(low), float(high))
+    return Difference(arm, than, cells, mean, float(low), float(high))
 
 
 def differences_table(records: Records, where: str = "") -> Table:
@@ -214,14 +226,15 @@ def differences_table(records: Records, where: str = "") -> Table:
     if {"sec", "sec-relative"} <= set(arms):
         compared.append(("sec-relative", "sec"))
     title = "paired differences in points: mean over cells, 95 % bootstrap interval over cells and seeds"
-    title += f"; {where}" if where else ""
+    title += f"; {escape(where)}" if where else ""
     table = Table("difference", "metric", "mean", "interval", "cells above 0", "pairs", title=title, box=box.SIMPLE)
     for arm, than in compared:
         for metric in metrics:
             found = pooled(records, metric, arm, than)
             if found is not None:
-                mean, low, high = (f"{100 * value:+.1f}" for value in (found.mean, found.low, found.high))
+                interval = "-" if found.low is None else f"{100 * found.low:+.1f} to {100 * found.high:+.1f}"
                 name = columns([{metric: 0.0}])[metric]
                 cells = f"{found.positive} of {len(found.cells)}"
-                table.add_row(f"{arm} - {than}", name, mean, f"{low} to {high}", cells, str(found.pairs))
+                told = (f"{100 * found.mean:+.1f}", interval, cells, str(found.pairs))
+                table.add_row(escape(f"{arm} - {than}"), escape(name), *told)
     return table

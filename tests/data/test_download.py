@@ -59,8 +59,8 @@ class Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         body = body[:broken]
+        server.sent.append(len(body))  # before the client can have read all of it
         self.wfile.write(body)
-        server.sent.append(len(body))
 
     def log_message(self, *words: object) -> None:
         pass

@@ -336,6 +336,31 @@ def test_pairs_of_your_own_have_any_number(tmp_path: Path) -> None:
         (folder / "mine_pair.txt").unlink()
 
 
+@pytest.mark.parametrize("between", ["\t", ",", " , ", " \t "])
+def test_names_in_a_list_may_have_spaces(tmp_path: Path, between: str) -> None:
+    names = ["Ann Lee/1 a.png", "Ann Lee/2.png", "Bo/3.png", "plain.png"]
+    for number, name in enumerate(names):
+        image(tmp_path / name, number)
+    pairs = [(names[0], names[1], "1"), (names[1], names[2], "-1"), (names[2], names[0], "0")]
+    lines = [between.join(pair) for pair in pairs] + ["Bo/3.png plain.png 0"]
+    (tmp_path / "mine_pair.txt").write_text("\n".join(lines))
+    found = verification("mine", tmp_path)
+    assert found.same.tolist() == [True, False, False, False] and found.deviation == ""
+    wanted = [*[pair[:2] for pair in pairs], ("Bo/3.png", "plain.png")]
+    assert [row[:2] for row in rows(found)] == [tuple(str(tmp_path / name) for name in pair) for pair in wanted]
+    (tmp_path / "mine_pair.txt").write_text("Ann Lee/1 a.png Ann Lee/2.png 1\n")
+    with pytest.raises(ValueError, match="line 1 is .*; it must be two files and 1, 0 or -1, with tabs or commas"):
+        verification("mine", tmp_path)
+
+
+def test_people_in_train_and_test_folders_are_not_all_trained_on(folders: Path) -> None:
+    (folders.parent / "both").mkdir()
+    folders.rename(folders.parent / "both" / "train")
+    image(folders.parent / "both" / "test" / "Eve" / "1.png", 0)
+    with pytest.raises(ValueError, match="both holds a train and a test folder of people; give the one to train on"):
+        identities(folders.parent / "both")
+
+
 def test_what_is_not_there_is_told(tmp_path: Path) -> None:
     sets = "lfw, lfw_dev, cfp_fp, cfp_ff, agedb_30"
     told = f"no pairs 'cfp'; there are {sets}; for pairs of your own {tmp_path} must hold cfp.bin or cfp_pair.txt"

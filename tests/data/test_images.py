@@ -52,7 +52,7 @@ def test_folder_errors_name_the_culprit(folder):
     (folder / "hollow").mkdir()
     (folder / "hollow" / "notes.txt").write_text("")
     (folder / "void").mkdir()
-    with pytest.raises(ValueError, match="2 of 6 class folders of .* hold no image: hollow, void; fill or remove"):
+    with pytest.raises(ValueError, match="2 of 6 class folders of .*: hollow, void; 1 files .*; fill or remove"):
         ImageSet.folder(folder)
     with pytest.raises(ValueError, match="1 of 6 class folders of .* hold no image: void;"):
         ImageSet.folder(folder, may_be_empty=lambda name: name == "hollow")
@@ -70,6 +70,8 @@ def test_lines_of_a_text_file(tmp_path):
     (tmp_path / "names.txt").write_bytes("José\n".encode("latin-1"))
     with pytest.raises(ValueError, match="names.txt is not text in UTF-8 .*; save it as such"):
         lines(tmp_path / "names.txt")
+    with pytest.raises(FileNotFoundError, match="no such text file: .*nofile.txt"):
+        lines(tmp_path / "nofile.txt")
 
 
 def test_csv_reads_paths_relative_to_itself(folder):
@@ -84,7 +86,8 @@ def test_csv_reads_paths_relative_to_itself(folder):
     [
         ("", "columns"),
         ("path,label\n", "lists no image"),
-        ("path,label,colour\na/one.JPG,x,red\n", "path,label,colour"),
+        ("path,colour\na/one.JPG,red\n", "columns path,colour; they must be path,label"),
+        ("filename,image,label\na/one.JPG,b/one.JPG,x\n", "columns filename,image,label; they must be path,label"),
         ("path\na/one.JPG\n", "columns path;"),
         ("path,label\na/one.JPG\n", "row 2"),
         ("path,label\na/one.JPG,x,y\n", "row 2"),
@@ -92,7 +95,9 @@ def test_csv_reads_paths_relative_to_itself(folder):
         ("path,label,label\na/one.JPG,x,y\n", "columns path,label,label;"),
         ("path,label\n\n\na/one.JPG,x\n\n,y\n", "row 6 does not fill"),
         ('path,label\n\n\n"a/one\n.JPG",x\n,y\n', "row 6 does not fill"),
-        ("path,label,split\na/one.JPG,x,validation\n", "row 2 has the split 'validation'"),
+        ("path,label,split\na/one.JPG,x,rest\n", "row 2 has the split 'rest'"),
+        ("path,label\na/one.JPG,x\na/two.png,x\n\na/one.JPG,x\n", "rows 2 and 5 both list a/one.JPG; list each"),
+        ("path,label\na/one.JPG,x\nb/../a/./one.JPG,y\n", "rows 2 and 3 both list b/../a/./one.JPG"),
         ("path,label\na/one.JPG,x\na/gone.png,x\nb/lost.png,y\n", r"2 of 3 files are missing: .*gone\.png, .*lost"),
     ],
 )
@@ -111,7 +116,8 @@ def test_csv_header_may_have_spaces(folder):
 def test_a_csv_that_cannot_be_parsed_is_named(folder):
     (folder / "endless.csv").write_text("path,label\n" + "x" * 200_000 + ",y\n")  # more than the parser's limit
     (folder / "latin.csv").write_bytes("path,label\na/one.JPG,Käfer\n".encode("latin-1"))
-    for name in ("latin.csv", "endless.csv", "a/two.png"):
+    (folder / "a" / "two.png").rename(folder / "two.zip")
+    for name in ("latin.csv", "endless.csv", "two.zip"):
         with pytest.raises(ValueError, match=rf"{name} is not a CSV in UTF-8 \(.*; give path,label"):
             ImageSet.csv(folder / name)
 
@@ -119,6 +125,23 @@ def test_a_csv_that_cannot_be_parsed_is_named(folder):
 def test_a_csv_that_is_not_there_is_named(tmp_path):
     with pytest.raises(ValueError, match="absent.csv is not a file"):
         ImageSet.csv(tmp_path / "absent.csv")
+
+
+def test_an_image_in_place_of_a_csv_is_named(folder):
+    with pytest.raises(ValueError, match="a/one.JPG is one image; give a folder of images, or a CSV"):
+        ImageSet.csv(folder / "a" / "one.JPG")
+
+
+def test_a_csv_may_have_capitals_other_columns_and_other_words(folder):
+    """As pandas and other tools write them: an index without a name, an empty remark."""
+    text = ",Filename,Class,remark,Split\n0,a/one.JPG,x,,Train\n1,b/one.JPG,y,blurred,val\n2,c/one.JPG,y,,validation\n"
+    (folder / "list.csv").write_text(text)
+    images = ImageSet.csv(folder / "list.csv")
+    assert images.classes == ["x", "y"] and images.splits == ["train", "test", "test"]
+    assert images.paths == [str(folder / name / "one.JPG") for name in "abc"]
+    (folder / "list.csv").write_text("path,file,LABEL,class\na/one.JPG,gone.png,x,y\n")  # the plain names win
+    images = ImageSet.csv(folder / "list.csv")
+    assert images.classes == ["x"] and images.paths == [str(folder / "a" / "one.JPG")]
 
 
 def test_every_kind_of_file_becomes_rgb(tmp_path):
@@ -214,7 +237,7 @@ def test_split_column_wins_and_shared_classes_need_leave(folder):
     assert train.classes == ["y", "z"] and test.classes == ["x"]
     (folder / "list.csv").write_text(rows + "d/one.JPG,z,test\n")
     images = ImageSet.csv(folder / "list.csv")
-    with pytest.raises(ValueError, match="1 classes are in both train and test: z; give each.*allow_shared"):
+    with pytest.raises(ValueError, match="1 classes are in both train and test: z; .*--data.allow_shared true"):
         split_classes(images)
     train, test = split_classes(images, allow_shared=True)
     assert train.classes == ["y", "z"] and test.classes == ["x", "z"]
@@ -234,7 +257,7 @@ def test_unreadable_images_are_named(folder):
     assert copy.path == caught.value.path and str(copy) == str(caught.value)
     failures = check_images(images, workers=2)
     assert {index: error.path for index, error in failures.items()} == {0: images.paths[0], 5: images.paths[5]}
-    with pytest.raises(ValueError, match=r"2 of 8 images are unreadable: .*one\.JPG.*two\.png.*skip_unreadable"):
+    with pytest.raises(ValueError, match=r"2 of 8 images are unread.*one\.JPG.*two\.png.* --data.skip_unreadable true"):
         readable_images(images)
 
 

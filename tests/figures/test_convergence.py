@@ -25,6 +25,17 @@ def test_a_panel_for_each_learning_rate_and_one_label_for_all_seeds(make_run, tm
     assert "seed" not in text and "training step" in text and "R@1 (%)" in text and "Cars196, multi-similarity" in text
 
 
+def test_runs_of_another_task_are_drawn_by_its_headline(make_run, tmp_path):
+    run = make_run("simclr", "simclr-photos")
+    tests = [{"step": step, "kind": "test", "knn": 0.1 + step / 100, "probe_top1": 0.5} for step in (0, 10)]
+    norms = {"step": 5, "kind": "train", "norm_mean": 1.0, "norm_variance": 0.5}
+    (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in [*tests, norms]))
+    for draw in (convergence.convergence, convergence.constraints):
+        assert "k-NN on test images" in draw([run], tmp_path / "c")[1].read_text()
+        with pytest.raises(ValueError, match="it has knn, probe_top1; choose one with --metric"):
+            draw([run], tmp_path / "c", metric="recall@1")
+
+
 def test_three_panels_for_constraints(make_run, tmp_path):
     runs = [make_run(arm or "none", f"cars196-triplet{arm}") for arm in ("-l2reg", "-sec", "-sec-initial")]
     text = convergence.constraints(runs, tmp_path / "c")[1].read_text()

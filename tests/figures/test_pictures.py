@@ -172,3 +172,21 @@ def test_sketches_tell_their_angles(tmp_path):
     assert f"{step.angle_without:.1f}° without SEC, {step.angle_with:.1f}° with SEC" in text
     text = sketches.turn([], tmp_path / "t")[1].read_text()
     assert "Δθ = 26.6°" in text and "1 / |f|²" in text
+
+
+def test_images_without_labels_are_neither_right_nor_wrong(make_run, tmp_path):
+    run = make_run("flat", "simclr-photos")
+    arrays = dict(np.load(run / "test_embeddings.npz"))
+    np.savez(run / "test_embeddings.npz", **(arrays | {"labels": np.zeros(24, int), "classes": np.array(["photos"])}))
+    text = gallery.gallery([run], tmp_path / "g", images=np.zeros((24, 4, 4)))[1].read_text()
+    assert "they have no labels" in text and "✓" not in text and "✗" not in text
+    assert [f">image {n}<" in text for n in (0, 5, 9, 14, 18, 23)] == [True] * 6  # spread over all
+
+
+def test_a_file_name_that_is_not_utf8_is_read(make_run, tmp_path):
+    name = b"caf\xe9.png".decode(errors="surrogateescape")
+    Image.fromarray(np.zeros((6, 8, 3), np.uint8)).save(tmp_path / name, "PNG")
+    run = make_run(classes=["caf\udce9", *"abcde"])
+    (run / "test_paths.txt").write_bytes(b"\n".join([bytes(tmp_path) + b"/caf\xe9.png"] * 24))
+    text = gallery.gallery([run], tmp_path / "g", queries=[0])[1].read_text()
+    assert "caf?" in text

@@ -1,6 +1,7 @@
 """Reading runs: what is half-written, of another version or not recorded is told in a line that says what to do."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from isosphere.figures import runs, words
 from isosphere.figures.directions import turns
 from isosphere.figures.norms import last_norms
+from isosphere.recipes import find
 
 
 def test_a_run_is_read_whole(make_run):
@@ -44,8 +46,8 @@ def test_a_line_under_way_is_left_out_and_a_damaged_one_told(make_run):
             "not finished; go on with `isosphere train --resu",
         ),
         ("test_embeddings.npz", runs.read_embeddings, "--loop.save_embeddings true"),
-        ("snapshots", last_norms, "--loop.snapshot_every 1000 --loop.snapshot_images 0"),
-        ("snapshots", turns, "--loop.snapshot_every 1000 --loop.snapshot_images 0"),
+        ("snapshots", last_norms, "--loop.snapshot_every 160 --loop.snapshot_images 0"),
+        ("snapshots", turns, "--loop.snapshot_every 160 --loop.snapshot_images 0"),
     ],
 )
 def test_what_is_missing_is_said(make_run, broken, read, told):
@@ -77,8 +79,15 @@ def test_snapshots_without_angles_say_how_to_record_them(make_run):
     run = make_run()
     for path in (run / "snapshots").iterdir():
         np.savez(path, norms=np.ones(3))
-    with pytest.raises(ValueError, match="no angles between two snapshots.*--loop.snapshot_every 1000"):
+    with pytest.raises(ValueError, match="no angles between two snapshots.*--loop.snapshot_every 160"):
         turns(run)
+
+
+def test_snapshots_are_to_be_a_tenth_of_the_run_in_what_its_length_counts(make_run):
+    run = make_run("faces", "lfw-cosface-sec")
+    (run / "snapshots").rename(run / "none")
+    with pytest.raises(ValueError, match="--loop.snapshot_every 6 --loop.snapshot_images 0"):  # of 60 epochs
+        last_norms(run)
 
 
 def test_another_version_is_said(make_run):
@@ -127,6 +136,27 @@ def test_results_are_read_or_refused(make_results, recipe_dict, tmp_path):
 def test_constraints_have_words(recipe_dict, name, changes, arm, said):
     recipe = recipe_dict(name, **changes)
     assert words.arm(recipe) == arm and words.constraint(recipe) == said
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "called", "claim"),
+    [
+        ("rendered-sec", {"loop.steps": "7"}, "rendered-sec", "norms pulled to the batch's mean"),
+        ("rendered-sec", {"constraint.eta": "0"}, "rendered", "characters of many scripts: no constraint"),
+        ("rendered-sec", {"constraint.radius": "8"}, "rendered-sec-fixed", ": SEC, fixed radius 8 (η 0.1)"),
+        ("rendered", {"constraint.balanced": "true"}, "rendered-balanced", ": balanced directions"),
+        ("cars196-triplet-eta0.5", {"constraint.eta": "0.3"}, "cars196-triplet-sec", "cars196, triplet: SEC (η 0.3)"),
+        ("simclr-cifar10-200-sec", {"constraint.eta": "0"}, "simclr-cifar10-200", "200 epochs: no constraint"),
+        ("photos-sec", {"data.root": "a/ok.csv"}, "ok-sec", "your own images: norms pulled to the batch's mean"),
+        ("photos", {"data.root": "a/ok.csv"}, "ok", "your own images: no constraint on the norms"),
+        ("photos-sec", {"data.root": "ok.csv", "loss": "ArcFace"}, "ok-arcface-sec", "ArcFace loss: SEC (η 0.1)"),
+        ("rendered-sec", {"constraint.eta": "0", "claim": "mine"}, "rendered", "mine"),
+    ],
+)
+def test_a_run_is_called_and_claims_what_its_recipe_has_become(name, changes, called, claim):
+    found, recipe = words.named(name, find(name, changes))
+    assert found == called and recipe.claim.endswith(claim)
+    assert recipe == replace(find(name, changes), claim=recipe.claim)
 
 
 def test_labels_say_what_differs_and_no_more(recipe_dict):

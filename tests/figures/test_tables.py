@@ -147,6 +147,9 @@ def test_trials_are_drawn_from_trials_alone(make_results, recipe_dict, tmp_path)
         "N-pair",
     ):
         assert word in text
+    tested = make_results(trials=[("c", "sec", recipe_dict("cub200-npair-sec"), {"map@r": 0.5})], name="tested.json")
+    with pytest.raises(ValueError, match="c sec seed 0 is no trial: it was measured on test images"):
+        ablations.trials([path, tested], tmp_path / "t")
     with pytest.raises(ValueError, match="holds no runs, only 8 trials"):
         ablations.rates([path], tmp_path / "t")
 
@@ -175,3 +178,27 @@ def test_a_forest_without_pairs_is_refused(make_results, recipe_dict, tmp_path):
     path = make_results(runs=[("a", "sec", recipe_dict("cub200-ms-sec"), {"recall@1": 0.5})])
     with pytest.raises(ValueError, match="nothing to compare"):
         differences.differences([path], tmp_path / "f")
+
+
+def test_one_pair_of_runs_has_no_interval(make_run, tmp_path):
+    runs = [make_run("a"), make_run("b", "cub200-triplet-sec")]
+    result = json.loads((runs[1] / "result.json").read_text())
+    result["last"]["recall@1"] += 0.015
+    (runs[1] / "result.json").write_text(json.dumps(result))
+    text = differences.differences(runs, tmp_path / "f")[1].read_text()
+    assert ">SEC: +1.5<" in text and "bootstrap" not in text and "mean over cells" in text
+
+
+def test_runs_of_another_task_are_compared_by_its_headline(make_results, recipe_dict, tmp_path):
+    for task, metric, title in (("simclr-photos", "knn", "k-NN"), ("lfw-cosface", "accuracy", "accuracy")):
+        rows = [
+            (task, arm, recipe_dict(f"{task}{suffix}"), {metric: value, "norm_mean": 1.0})
+            for arm, suffix, value in (("none", "", 0.5), ("sec", "-sec", 0.53))
+        ]
+        path = make_results(runs=rows, name=f"{task}.json")
+        text = differences.differences([path], tmp_path / "f")[1].read_text()
+        assert f"difference of {title} (points)" in text and ">SEC: +3.0<" in text
+        assert f"{title} against the learning rate" in ablations.rates([path], tmp_path / "r")[1].read_text()
+        told = f"no run has recall@1; they have {metric}, norm_mean; choose with --metric"
+        with pytest.raises(ValueError, match=told):
+            differences.differences([path], tmp_path / "f", metric="recall@1")

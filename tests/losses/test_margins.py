@@ -77,6 +77,13 @@ def test_equals_pml(name: str, oracle, weight: str) -> None:
     torch.testing.assert_close(module(f, LABELS), oracle(f, LABELS), rtol=1e-9, atol=1e-9)
 
 
+def test_an_empty_batch_gives_a_zero_that_backpropagates(name: str) -> None:
+    f, (module, weights) = batch()[:0], head(name)
+    loss = module(f, LABELS[:0])
+    gradients = torch.autograd.grad(loss, (f, weights))
+    assert loss == 0 and gradients[0].shape == (0, 6) and not gradients[1].any()
+
+
 def test_linear_equals_cross_entropy() -> None:
     f, (module, weights) = batch(), head("linear")
     ours, theirs = module(f, LABELS), torch.nn.functional.cross_entropy(f @ weights.T, LABELS)

@@ -9,6 +9,8 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from isosphere import SEC, balanced_directions, functional, sphere
+from isosphere.losses import norms
+from isosphere.losses.slopes import NotFinite
 
 RADII = ("batch", "ema", "initial")
 
@@ -92,7 +94,8 @@ def test_the_running_mean_waits_in_evaluation_without_gradients_and_for_finite_n
     sec.eval()
     sec(some_embeddings(seed=1))
     sec.train()
-    assert sec(torch.full((10, 6), float("nan"))).isnan()
+    with pytest.raises(NotFinite, match="embeddings row 0 of 10 is not finite"):
+        sec(torch.full((10, 6), float("nan")))
     assert float(sec.running_radius) == before
     sec(some_embeddings(seed=1))
     assert float(sec.running_radius) != before
@@ -139,7 +142,15 @@ def test_nothing_to_constrain_gives_a_zero_that_backpropagates(radius, rows, rel
         loss = sec(embeddings)
         loss.backward()
         assert loss == 0 and embeddings.grad.shape == embeddings.shape and not embeddings.grad.any()
-    assert torch.isnan(sec(torch.full((2, 4), torch.nan)))
+    broken = torch.ones(3, 4)
+    for broken[2, 1] in (torch.nan, torch.inf):
+        with pytest.raises(NotFinite, match="embeddings row 2 of 3 is not finite"):  # as in the losses
+            sec(broken)
+
+
+def test_a_broken_embedding_shows_where_values_may_not_be_read(monkeypatch):
+    monkeypatch.setattr(norms, "reads_values", lambda values: False)  # as on a GPU, or compiling
+    assert torch.isnan(SEC()(torch.full((2, 4), torch.nan)))
 
 
 def test_an_empty_batch_leaves_the_running_mean_alone():
@@ -221,8 +232,9 @@ def test_half_inputs_give_float32(dtype):
 
 def test_one_warning_when_the_model_normalises():
     sec, unit = SEC(), sphere.directions(some_embeddings(torch.float32).detach())
-    with pytest.warns(UserWarning, match="all embeddings have norm 1"):
+    with pytest.warns(UserWarning, match="all embeddings have norm 1") as told:
         sec(unit)
+    assert told[0].filename == __file__, "it points at the line that called"
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         sec(unit)
@@ -250,8 +262,15 @@ def test_one_warning_when_the_model_normalises():
 def test_bad_settings(arguments, message):
     with pytest.raises(ValueError, match=message):
         SEC(**arguments)
-    with pytest.raises(ValueError, match=r"embeddings must be \(N, D\)"):
-        SEC()(torch.ones(3))
+
+
+@pytest.mark.parametrize("function", [SEC(), SEC(radius="ema"), functional.norm_penalty])
+def test_bad_embeddings_are_named(function):
+    for wrong in (torch.ones(3), torch.ones(3, 2, dtype=torch.int64)):
+        with pytest.raises(ValueError, match=r"embeddings must be \(N, D\) floats, not "):
+            function(wrong)
+    with pytest.raises(TypeError, match="embeddings must be a torch tensor, not ndarray"):
+        function(np.ones((3, 2), np.float32))
 
 
 def test_balanced_directions_divide_by_the_mean_norm():

@@ -119,6 +119,13 @@ def test_clustering_metrics_are_of_the_directions():
         assert clustering_metrics(embeddings * scales, labels, seed=5) == expected
 
 
+def test_labels_may_be_words_and_embeddings_tiny():
+    embeddings, labels = blobs(noise=1.0)
+    words = [f"class {label}" for label in labels]
+    assert clustering_metrics(embeddings * 2.0**-100, words) == clustering_metrics(embeddings, labels)
+    assert nmi(labels, words) == nmi(words, labels.numpy()[:]) == 1 and pairwise_f1(words, labels) == 1
+
+
 def test_bad_input_is_named():
     with pytest.raises(ValueError, match="between 1 and the number of points .4., not 5"):
         kmeans(torch.zeros(4, 2), 5)

@@ -203,6 +203,22 @@ def test_a_copy_of_the_mate_among_the_distractors_is_a_tie_to_the_last_bit(dim, 
     assert ahead[603].min() == 1
 
 
+def test_people_may_have_names_and_one_number_needs_no_list():
+    g = torch.Generator().manual_seed(0)
+    probes, gallery, distractors = (torch.randn(n, 4, generator=g) for n in (12, 5, 50))
+    numbers, gallery_numbers = torch.arange(12) // 3, torch.tensor([3, 1, 9, 0, 1])
+    names = np.array([f"N{number}" for number in range(10)])
+    wanted = faces.identification(probes, numbers, distractors, (50,), (20,), gallery, gallery_numbers)
+    named = faces.identification(probes, names[numbers], distractors, 50, 20, gallery, names[gallery_numbers].tolist())
+    assert named == wanted and 0 < wanted["rank20@50"] < 1
+    tiny = (part * 2.0**-100 for part in (probes, distractors))
+    assert faces.identification(next(tiny), names[numbers], next(tiny), 50) == faces.identification(
+        probes, numbers, distractors, (50,)
+    )
+    scaled = faces.pair_cosines(probes[:5] * 2.0**-100, gallery)
+    torch.testing.assert_close(scaled, faces.pair_cosines(probes[:5], gallery))
+
+
 def test_collapsed_embeddings_score_nothing():
     probes = torch.full((40, 16), 0.3)
     measured = faces.identification(probes, torch.arange(40) // 4, torch.full((500, 16), 0.3), (100, 500), (1, 10))

@@ -240,6 +240,13 @@ def test_knn_withstands_a_small_temperature_and_holds_no_more_than_a_block(monke
     assert set(sizes) == {10}
 
 
+def test_labels_may_be_words():
+    train, labels, test, truth = blobs()
+    words = np.array(list("hgfedcba"))
+    named = knn_accuracy(train, words[labels], test * 2.0**-600, words[truth].tolist(), k=9)
+    assert named == knn_accuracy(train, labels, test, truth, k=9) and 0.2 < named["top1"] < 1
+
+
 @pytest.mark.parametrize(
     "change, options, message",
     [
@@ -253,6 +260,7 @@ def test_knn_withstands_a_small_temperature_and_holds_no_more_than_a_block(monke
         ({0: torch.ones(300, 11)}, {}, "must have one dimension, not 11 and 12"),
         ({1: torch.zeros(299, dtype=torch.int64)}, {}, "train_labels must have shape"),
         ({2: torch.full((120, 12), math.nan)}, {}, "test_features row 0"),
+        ({1: ["a"] * 300, 3: ["a"] * 119 + ["b"]}, {}, "test label b is not among the training labels"),
         ({3: torch.full((120,), 8)}, {}, "test label 8 is not among the training labels"),
     ],
 )

@@ -9,6 +9,7 @@ from pytorch_metric_learning.distances import CosineSimilarity
 from pytorch_metric_learning.utils.accuracy_calculator import AccuracyCalculator
 from pytorch_metric_learning.utils.inference import CustomKNN
 
+from isosphere import sphere
 from isosphere.metrics import map_at_r, neighbours, r_precision, recall_at_k, retrieval_metrics, singletons
 
 KS = (1, 2, 3, 5, 1000)
@@ -124,8 +125,43 @@ def test_numpy_and_gradient_inputs_are_taken_as_they_are():
     assert retrieval_metrics(embeddings.detach().numpy(), labels.numpy().astype(np.int32)) == expected
     with torch.autocast("cpu", torch.bfloat16):
         assert retrieval_metrics(embeddings, labels) == expected
+    backwards = retrieval_metrics(embeddings.detach().numpy()[::-1], labels.numpy()[::-1])
+    assert backwards == pytest.approx(expected)
+    assert (
+        recall_at_k(embeddings, labels, 2) == recall_at_k(embeddings, labels, np.int64(2)) == {2: expected["recall@2"]}
+    )
     recalls = recall_at_k(embeddings, labels, np.array([1, 2]))
     assert recalls == recall_at_k(embeddings, labels, (1, 2)) and all(type(k) is int for k in recalls)
+
+
+def test_labels_may_be_words():
+    generator, words = torch.Generator().manual_seed(5), np.array(["pear", "fig", "", "Fig"])
+    embeddings, numbers = torch.randn(40, 4, generator=generator), torch.arange(40) % 4
+    refs, ref_numbers = torch.randn(9, 4, generator=generator), torch.tensor([3, 3, 0, 0, 1, 3, 2, 1, 0])
+    named, ref_named = words[numbers], words[ref_numbers]
+    for labels in (named, named.tolist(), named.astype(object)):
+        assert retrieval_metrics(embeddings, labels) == retrieval_metrics(embeddings, numbers)
+        # The references' words come in another order, and one that no query has stands first.
+        wanted = retrieval_metrics(embeddings, numbers, (1, 2), refs, torch.cat([torch.tensor([9]), ref_numbers[1:]]))
+        assert retrieval_metrics(embeddings, labels, (1, 2), refs, ["kiwi", *ref_named[1:]]) == wanted
+    assert singletons(["a", "b", "a"]) == singletons(["a", "b", "c"], ["c", "a", "a"]) == 1
+    for mixed in ((named, (1,), refs, ref_numbers), (numbers, (1,), refs, ref_named), ([*named[:39], 3],)):
+        with pytest.raises(ValueError, match="labels must be integers, or words if all labels are"):
+            recall_at_k(embeddings, *mixed)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_tiny_embeddings_have_directions_and_no_other_digit_changes(dtype):
+    g = torch.Generator().manual_seed(6)
+    embeddings, labels = torch.randn(300, 16, generator=g, dtype=dtype), torch.arange(300) % 9
+    embeddings[7] = 0
+    scales = 10.0 ** torch.randint(-12, 9, (300, 1), generator=g).to(dtype)
+    assert torch.equal(neighbours.directions(embeddings * scales), sphere.directions(embeddings * scales))
+    powers = torch.tensor([2.0**-100, 2.0**-125, 1.0, 2.0**-70], dtype=dtype).repeat(75)[:, None]
+    assert (sphere.norms(embeddings.float() * 2.0**-100) == 0).all(), "which is why"
+    wanted = sphere.directions(embeddings)
+    torch.testing.assert_close(neighbours.directions(embeddings * powers), wanted, rtol=1e-5, atol=1e-6)
+    assert retrieval_metrics(embeddings * 2.0**-100, labels) == retrieval_metrics(embeddings, labels)
 
 
 @pytest.mark.parametrize(

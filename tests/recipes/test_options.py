@@ -37,6 +37,10 @@ def test_any_field_can_be_changed():
     "changes, message",
     [
         ({"loss.margn": "1"}, "loss.margn: no such field; did you mean margin?"),
+        ({"steps": "5"}, "steps: no such field; did you mean loop.steps?"),
+        ({"eta": "5"}, "eta: no such field; did you mean constraint.eta?"),
+        ({"size": "5"}, "size: no such field; did you mean data.size or batches.size?"),
+        ({"kind": "5"}, "kind: no such field; Recipe has "),
         ({"los.alpha": "1"}, "los.alpha: no such field; did you mean loss?"),
         ({"loss.margin": "high"}, "loss.margin: 'high' is not float"),
         ({"loop.steps": "1.5"}, "loop.steps: 1.5 is not int"),

@@ -273,7 +273,7 @@ def test_a_run_is_measured_saved_and_scheduled_by_epochs(trained):
 
 def test_evaluate_finds_what_training_found(trained, capsys):
     last = result(trained)["last"]
-    assert measure_run(load_run(trained, "cpu")) == pytest.approx(last)
+    assert measure_run(load_run(trained, "cpu"))["last"] == pytest.approx(last)
     code, shown, _ = command(capsys, "evaluate", trained, "--device", "cpu")
     assert code == 0 and "k-NN" in shown and "not trained on" in shown
     row = next(line for line in shown.splitlines() if line.startswith(" whole"))
@@ -362,7 +362,8 @@ def test_a_flat_folder_without_labels_from_training_to_embedding(flat, tmp_path,
         capsys, "train", "simclr-photos-sec", "--out", run, "--device", "cpu", *words(changes)
     )
     assert code == 0, told
-    assert "norm" in shown and "run folder" in shown and "k-NN" not in shown and "probe" not in shown
+    assert "norms of the images trained on" in " ".join(shown.split()) and "run folder" in shown
+    assert "k-NN" not in shown and "probe" not in shown
     found = result(run)
     assert set(found["last"]) == {f"norm_{name}" for name in ("mean", "variance", "cv", "min", "max")}
     steps = lines(run, "train")
@@ -374,8 +375,16 @@ def test_a_flat_folder_without_labels_from_training_to_embedding(flat, tmp_path,
     assert code == 2 and "--probe needs" in told and len(told.strip().splitlines()) == 1
     code, _, told = command(capsys, "embed", run, flat, "--out", tmp_path / "e.npy", "--device", "cpu")
     assert code == 0 and np.load(tmp_path / "e.npy").shape == (20, 16), told
+    code, _, told = command(capsys, "inspect", tmp_path / "e.npy", tmp_path / "e.labels.npy")
+    assert code == 2 and "holds one class only" in told
     code, shown, told = command(capsys, "train", "--resume", run, "--device", "cpu")
     assert code == 0 and result(run) == found, told
+
+
+def test_images_parted_otherwise_than_in_training_are_not_called_unseen(trained, capsys):
+    code, shown, told = command(capsys, "evaluate", trained, "--device", "cpu", "--data.held_out", "0.2")
+    shown = " ".join(shown.split())
+    assert code == 0 and "some may have been trained on" in shown and "not trained on" not in shown, told
 
 
 def test_class_folders_give_every_fifth_image_to_the_exam(tmp_path, capsys):
@@ -455,7 +464,7 @@ def test_a_small_class_does_not_shift_the_labels_of_the_others(tmp_path):
 def test_a_csv_says_what_is_measured_on(tmp_path):
     root = class_folders(tmp_path / "photos", [4, 4])
     rows = [(f"class{label}/{n}.png", f"c{label}", "test" if n == 0 else "train") for label in (0, 1) for n in range(4)]
-    for name, chosen in (("good", rows), ("bad", [*rows, ("class0/0.png", "c9", "test")])):
+    for name, chosen in (("good", rows), ("bad", [("class0/0.png", "c9", "test"), *rows[1:]])):
         with open(root / f"{name}.csv", "w", newline="") as file:
             csv.writer(file).writerows([("path", "label", "split"), *chosen])
     exam = build_views(schema.Unlabelled(root=str(root / "good.csv")), CPU).exam

@@ -3,6 +3,7 @@
 import gc
 import json
 import math
+import os
 import weakref
 from dataclasses import replace
 from pathlib import Path
@@ -13,11 +14,13 @@ import torch
 from PIL import Image
 
 import ranks
+from isosphere.data.images import ImageSet
 from isosphere.losses.norms import balanced_directions
 from isosphere.metrics import recall_at_k
 from isosphere.recipes import find, schema
 from isosphere.recipes.losses import Loss
-from isosphere.train import loop, reproduce
+from isosphere.train import evaluate, exams, loop, reproduce
+from isosphere.train.exams import Retrieval
 from isosphere.train.journal import Journal, below
 from isosphere.train.schedules import lr_factor
 from tiny import TINY, tiny_recipe
@@ -167,6 +170,15 @@ def test_snapshots_hold_norms_and_the_angles_turned(tmp_path, monkeypatch):
         turned = torch.rad2deg(torch.arccos((before.double() * after.double()).sum(1)))
         np.testing.assert_allclose(held["angles"], turned, atol=1e-2)
         assert held["since"] == step - 5
+    journal = map(json.loads, (tmp_path / "run" / "metrics.jsonl").open())
+    told = [line for line in journal if line["kind"] == "turn"]
+    assert [(line["since"], line["step"]) for line in told] == [(0, 5), (5, 10), (10, 15), (15, 20)]
+    for (_, _, lengths, _), line in zip(seen, told, strict=False):
+        angles = np.load(folder / f"step-{line['step']:07d}.npz")["angles"].astype(np.float64)
+        assert line["norm_variance"] == pytest.approx(float(lengths.var(correction=0)), rel=1e-5)
+        assert line["turn_variance"] == pytest.approx(angles.var(), rel=1e-6)
+        slope = np.polyfit(np.log(lengths.double().numpy()), np.log(angles), 1)[0]
+        assert line["turn_slope"] == pytest.approx(slope, rel=1e-6)
     loop.fit(tiny_recipe("rendered", changes | {"loop.snapshot_images": 0}), tmp_path / "all", "cpu")
     assert len(np.load(tmp_path / "all" / "snapshots" / "step-0000020.npz")["angles"]) == 12 * 6
 
@@ -236,6 +248,28 @@ def test_a_run_before_lends_its_data_and_changes_nothing(tmp_path):
     run = loop.prepare(second, torch.device("cpu"), before)
     assert run.views is before.views
     assert loop.train(run, tmp_path / "after")["last"] == alone
+
+
+def test_no_more_workers_than_cores(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {3, 5}, raising=False)
+    assert [evaluate.workers(schema.Loop(workers=count)) for count in (0, 1, 2, 4)] == [0, 1, 2, 2]
+    run, asked = loop.prepare(tiny_recipe("rendered", {"loop.workers": 4}), torch.device("cpu")), []
+    for module in (loop, evaluate):
+        monkeypatch.setattr(module, "loader", lambda *given, **named: asked.append(given[4]) or iter(()))
+    loop.training_feed(run)
+    trained = evaluate.Trained(run.recipe, run.model, run.device, [], None)
+    for embed in (lambda: loop._embed(run, run.views.train, None),
+                  lambda: evaluate.embed_shown(trained, run.views.train, None)):  # fmt: skip
+        with pytest.raises((RuntimeError, ValueError)):  # of the loader that gives nothing
+            embed()
+    assert asked == [2, 2, 2]
+
+
+def test_a_result_says_what_the_tested_images_are_to_the_model():
+    images = ImageSet(torch.tensor([0, 1, 2]), ["a", "b", "c"], pixels=torch.zeros(3, 3, 1, 1, dtype=torch.uint8))
+    exam = Retrieval(images, None)
+    assert exams.tested(exam, ["d", "e"]) == "test classes, never seen in training"
+    assert exams.tested(exam, ["b", "c", "d"]) == "test images; 2 of 3 classes were trained on"
 
 
 def test_evaluation_is_shared_by_the_ranks():

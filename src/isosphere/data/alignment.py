@@ -151,7 +151,7 @@ def framed(
         }
         empty = f"; no image is left of {some(images.classes[label] for label in sorted(lost))}" if lost else ""
         told = f"{len(failures)} of {len(images)} images are unreadable: {some(map(str, failures.values()))}"
-        raise ValueError(f"{told}{empty}; repair or remove them (skip_unreadable trains without)")
+        raise ValueError(f"{told}{empty}; repair or remove them; --data.skip_unreadable true trains without")
     found = ImageSet.from_pixels(pixels, images.labels, images.classes)
     if cut:
         found.deviation = f"{len(cut)} of {len(images)} faces have no landmarks: their central square is taken"

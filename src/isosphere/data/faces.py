@@ -8,8 +8,9 @@
 | agedb_30 | 6,000 | |
 
 Each may also be a pack, `<name>.bin`, or a list, `<name>_pair.txt`, with two files (below the list's folder or a folder
-in it) and 1 or 0 (or -1) a line. Packs and lists have no folds of their own: they are the consecutive tenths. Any other
-name is that of pairs of your own, in such a pack or list and of any number.
+in it) and 1 or 0 (or -1) a line, tabs or commas between them where names have spaces. Packs and lists have no folds of
+their own: they are the consecutive tenths. Any other name is that of pairs of your own, in such a pack or list and of
+any number.
 """
 
 import re
@@ -95,6 +96,8 @@ def identities(source: str | Path, exclude: Iterable[str] = (), minimum: int = 1
     unwanted = set(map(_letters, exclude))
     recorded = source.suffix == ".rec" or (source / "train.rec").is_file()
     images = RecordSet.pair(source) if recorded else ImageSet.folder(source, lambda name: _letters(name) in unwanted)
+    if images.splits is not None:
+        raise ValueError(f"{source} holds a train and a test folder of people; give the one to train on")
     names = list(map(_letters, images.classes))
     absent = [name for name in exclude if _letters(name) not in set(names)]
     if absent:
@@ -213,7 +216,9 @@ def _read_cfp(kinds: str, root: Path) -> tuple[list[Path], list[Pair]]:
 
 
 def _read_list(path: Path) -> tuple[list[Path], list[Pair]]:
-    rows = _rows(path, r"(\S+)\s+(\S+)\s+(1|0|-1)", "two files and 1, 0 or -1")
+    forms = (r"([^\t]+)\t([^\t]+)\t\s*(1|0|-1)", r"([^,]+),([^,]+),\s*(1|0|-1)", r"(\S+)\s+(\S+)\s+(1|0|-1)")
+    told = "two files and 1, 0 or -1, with tabs or commas between them if names have spaces"
+    rows = [tuple(part.strip() for part in row if part) for row in _rows(path, "|".join(forms), told)]
     folders = [path.parent, *sorted(folder for folder in path.parent.iterdir() if folder.is_dir())]
     folder = next((folder for folder in folders if (folder / rows[0][0]).is_file()), path.parent)
     folds = _tenths(len(rows)).tolist()

@@ -4,7 +4,6 @@ Files are decoded as torchvision's loader does it (alpha is dropped, colours are
 orientation is applied and 16-bit grey is scaled instead of clipped.
 """
 
-import csv
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +14,8 @@ import torch
 from PIL import Image, ImageOps
 from torch import Tensor
 
-EXTENSIONS = {".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm"}
+from . import lists
+from .lists import ordered, some
 
 
 class UnreadableImage(ValueError):
@@ -70,67 +70,32 @@ class ImageSet:
     def folder(cls, root: str | Path, may_be_empty: Callable[[str], bool] = lambda name: False) -> "ImageSet":
         """All images of root/class/*.jpg (and the other usual extensions), classes and files in order of name.
 
-        Classes without an image are an error but for those whose name may be empty.
+        Where the root holds nothing but a train/ and a test/ (or val/) folder of class folders, these are the `splits`.
+        Classes without an image are an error but for those whose name may be empty. Images that lie elsewhere are told
+        in a warning and in the `deviation` of the set.
         """
-        root = Path(root)
-        if not root.is_dir():
-            raise ValueError(f"{root} is not a folder; give a folder that holds one folder of images per class")
-        names = ordered(entry.name for entry in root.iterdir() if entry.is_dir() and entry.name[0] != ".")
-        if not names:
-            raise ValueError(f"{root} holds no class folder; give a folder that holds one folder of images per class")
-        paths, labels, empty = [], [], []
-        for label, name in enumerate(names):
-            files = [file for file in (root / name).iterdir() if _is_image(file)]
-            if not files and not may_be_empty(name):
-                empty.append(name)
-            paths += sorted(map(str, files))
-            labels += [label] * len(files)
-        if empty:
-            told = f"{len(empty)} of {len(names)} class folders of {root} hold no image: {some(empty)}"
-            raise ValueError(f"{told}; fill or remove them")
-        return cls(torch.tensor(labels, dtype=torch.long), names, paths)
+        return cls._of(lists.class_folders(Path(root), may_be_empty), root)
 
     @classmethod
     def flat(cls, root: str | Path) -> "ImageSet":
         """All images directly in a folder, in order of name, as one class: for embedding, not for training."""
-        files = sorted(str(file) for file in Path(root).iterdir() if _is_image(file))
-        if not files:
-            raise ValueError(f"{root} holds no image")
-        return cls(torch.zeros(len(files), dtype=torch.long), [Path(root).name], files)
+        return cls._of(lists.flat_folder(Path(root)), root)
 
     @classmethod
     def csv(cls, path: str | Path) -> "ImageSet":
         """Images listed in a CSV with the columns path,label[,split]; paths are relative to the CSV's own folder."""
-        path = Path(path)
-        if not path.is_file():
-            raise ValueError(f"{path} is not a file; give a CSV with the columns path,label[,split]")
-        try:
-            with open(path, newline="", encoding="utf-8-sig") as file:
-                reader = csv.DictReader(file, restkey="")
-                columns = reader.fieldnames = [name.strip() for name in reader.fieldnames or []]
-                lines, rows = [], []
-                for row in reader:
-                    lines.append(reader.reader.line_num)  # the outer one stops at blank lines
-                    rows.append(row)
-        except (UnicodeDecodeError, csv.Error) as error:
-            raise ValueError(f"{path} is not a CSV in UTF-8 ({error}); give path,label[,split] in UTF-8") from error
-        if sorted(columns) not in (["label", "path"], ["label", "path", "split"]):
-            raise ValueError(f"{path} has the columns {','.join(columns) or '(none)'}; they must be path,label[,split]")
-        if not rows:
-            raise ValueError(f"{path} lists no image")
-        for line, row in zip(lines, rows, strict=True):
-            if len(row) != len(columns) or not all(row.values()):
-                raise ValueError(f"{path}: row {line} does not fill the columns {','.join(columns)}")
-            if row.get("split", "train") not in ("train", "test"):
-                raise ValueError(f"{path}: row {line} has the split {row['split']!r}; it must be train or test")
-        paths = [str(path.parent / row["path"]) for row in rows]
-        missing = [name for name in paths if not Path(name).is_file()]
-        if missing:
-            raise ValueError(f"{path}: {len(missing)} of {len(paths)} files are missing: {some(missing)}")
-        names = ordered({row["label"] for row in rows})
-        number = {name: label for label, name in enumerate(names)}
-        splits = [row["split"] for row in rows] if "split" in columns else None
-        return cls(torch.tensor([number[row["label"]] for row in rows]), names, paths, splits=splits)
+        return cls._of(lists.csv_rows(Path(path)), path)
+
+    @classmethod
+    def _of(cls, listed: lists.Listed, root: str | Path) -> "ImageSet":
+        classes = ordered(listed.classes)
+        number = {name: label for label, name in enumerate(classes)}
+        labels = torch.tensor([number[name] for name in listed.labels], dtype=torch.long)
+        images = cls(labels, classes, listed.paths, splits=listed.splits)
+        if listed.left_out:
+            images.deviation = listed.left_out
+            warnings.warn(f"{root}: {listed.left_out}", stacklevel=3)
+        return images
 
     @classmethod
     def from_pixels(cls, pixels: Tensor, labels: Tensor, classes: Sequence[str]) -> "ImageSet":
@@ -169,13 +134,15 @@ class ImageSet:
         """The images at these indices, in this order; classes left without images go, the others keep their order."""
         kept = torch.as_tensor(indices if isinstance(indices, Tensor) else list(indices), dtype=torch.long)
         present, labels = self.labels[kept].unique(return_inverse=True)
-        return ImageSet(
+        part = ImageSet(
             labels,
             [self.classes[old] for old in present.tolist()],
             None if self.paths is None else [self.paths[i] for i in kept.tolist()],
             None if self.pixels is None else self.pixels[kept],
             None if self.splits is None else [self.splits[i] for i in kept.tolist()],
         )
+        part.deviation = self.deviation
+        return part
 
     def of_classes(self, class_indices: Iterable[int]) -> "ImageSet":
         """All images of these classes, in the set's order, relabelled to 0..C-1 in the set's order of classes."""
@@ -189,7 +156,8 @@ def split_classes(
 ) -> tuple[ImageSet, ImageSet]:
     """Training and test images of disjoint classes: the first `fraction` of the classes train, shuffled if seeded.
 
-    A set that brings its own `splits` (a CSV's column) keeps them; a class in both is an error unless allowed.
+    A set that brings its own `splits` (a CSV's column, or train/ and test/ folders) keeps them; a class in both is an
+    error unless allowed.
     """
     if image_set.splits is not None:
         train, test = (
@@ -197,10 +165,10 @@ def split_classes(
             for name in ("train", "test")
         )
         if not len(train) or not len(test):
-            raise ValueError("the split column names no image for " + ("test" if len(train) else "train"))
+            raise ValueError("the given split has no image for " + ("test" if len(train) else "train"))
         shared = sorted(set(train.classes) & set(test.classes))
         if shared and not allow_shared:
-            repair = "give each class one split, or call split_classes with allow_shared=True"
+            repair = "to test on other images of classes trained on, add --data.allow_shared true"
             raise ValueError(f"{len(shared)} classes are in both train and test: {some(shared)}; {repair}")
         return train, test
     count = len(image_set.classes)
@@ -239,35 +207,22 @@ def readable_images(image_set: ImageSet, skip_unreadable: bool = False, workers:
         return image_set
     message = f"{len(failures)} of {len(image_set)} images are unreadable: {some(map(str, failures.values()))}"
     if not skip_unreadable or len(failures) == len(image_set):
-        raise ValueError(f"{message}; repair or remove them, or allow skip_unreadable")
+        raise ValueError(f"{message}; repair or remove them, or add --data.skip_unreadable true")
     kept = image_set.subset(index for index in range(len(image_set)) if index not in failures)
     lost = sorted(set(image_set.classes) - set(kept.classes))
     empty = f"; no image is left of {some(lost)}" if lost else ""
     warnings.warn(f"{message}{empty}; going on without them", stacklevel=2)
-    kept.deviation = f"{len(failures)} of {len(image_set)} images are unreadable, all of {len(lost)} classes among them"
+    told = f"{len(failures)} of {len(image_set)} images are unreadable, all of {len(lost)} classes among them"
+    kept.deviation = "; ".join(filter(None, (image_set.deviation, told)))
     return kept
-
-
-def _is_image(path: Path) -> bool:
-    return path.suffix.lower() in EXTENSIONS and not path.name.startswith(".")
 
 
 def lines(path: str | Path) -> list[tuple[int, str]]:
     """What a text file in UTF-8 holds, stripped and with the number of its line, without the blank ones."""
+    if not Path(path).is_file():
+        raise FileNotFoundError(f"no such text file: {path}")
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not text in UTF-8 ({error}); save it as such") from error
     return [(number, line.strip()) for number, line in enumerate(text.splitlines(), start=1) if line.strip()]
-
-
-def ordered(names: Iterable[str]) -> list[str]:
-    """Names in order; in numeric order where all of them are numbers."""
-    names = sorted(names)
-    return sorted(names, key=int) if all(name.isdecimal() for name in names) else names
-
-
-def some(names: Iterable[str], limit: int = 10) -> str:
-    """The names in one line, cut after a few."""
-    names = list(names)
-    return ", ".join(names[:limit]) + (f" and {len(names) - limit} more" if len(names) > limit else "")

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .images import ImageSet, ordered
+from .images import ImageSet
+from .lists import ordered, subfolders
 
 
 class Counts(NamedTuple):
@@ -113,8 +114,7 @@ def _class_folders(folder: Path) -> list[Path]:
 
 def _has_class_folders(folder: Path, source: "Source") -> bool:
     """Whether all classes have a folder: with one missing the order of names could not tell the split."""
-    names = {entry.name for place in _class_folders(folder) for entry in place.iterdir() if entry.is_dir()}
-    names = {name for name in names if not name.startswith(".")}
+    names = {name for place in _class_folders(folder) for name in subfolders(place)}
     return len(names) == source.counts.train_classes + source.counts.test_classes
 
 

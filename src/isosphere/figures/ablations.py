@@ -91,8 +91,12 @@ def ablation(runs: list[Path], out: Path, metrics: Sequence[str] = ("recall@1", 
     return style.files(out)
 
 
-def rates(runs: list[Path], out: Path, metric: str = "recall@1") -> list[Path]:
-    """Draw a metric against the learning rate of the head: a line for each constraint, the seeds as points."""
+def rates(runs: list[Path], out: Path, metric: str = "") -> list[Path]:
+    """Draw a metric against the learning rate of the head: a line for each constraint, the seeds as points.
+
+    Without a metric it is the headline of the runs.
+    """
+    metric = metric or words.headline(record.last for record in read_all(runs))
     records = _measured(runs, [metric])
     groups = _grouped(records)
     recipes = [record.recipe for record in records]
@@ -121,6 +125,10 @@ def rates(runs: list[Path], out: Path, metric: str = "recall@1") -> list[Path]:
 def trials(runs: list[Path], out: Path, metric: str = "map@r") -> list[Path]:
     """Draw what trials scored against the learning rate: a panel for each loss, a line for each strength of an arm."""
     records = _measured(runs, [metric], "trials")
+    for record in records:
+        if not record.recipe["data"].get("held_out"):
+            told = "is no trial: it was measured on test images, on which nothing may be chosen"
+            raise ValueError(f"{record.name} {told}; a trial has data.held_out")
     groups = _grouped(records)
     title = f"Trials: {words.metric(metric)} by learning rate, a star at the best of each constraint\n"
     title += words.about([record.recipe for record in records])
@@ -175,6 +183,7 @@ def _measured(runs: list[Path], metrics: Sequence[str], kind: str = "runs") -> l
     for metric in metrics:
         if not any(metric in record.last for record in records):
             known = ", ".join(max((record.last for record in records), key=len))
+            known = f"{known}; choose with --metric{'s' * (len(metrics) > 1)}" if known else ""
             raise ValueError(f"no run has {metric}; they have {known or 'none at all: they diverged'}")
     return records
 

@@ -19,7 +19,8 @@ def metric_curve(record: Record, metric: str = "recall@1") -> Curve:
     if not points:
         hint = "draw it from its run folder" if record.folder is None else "no evaluation yet, see --loop.eval_every"
         if record.tests:
-            hint = f"it has {', '.join(name for name in record.tests[-1] if name not in ('step', 'kind'))}"
+            had = ", ".join(name for name in record.tests[-1] if name not in ("step", "kind"))
+            hint = f"it has {had}; choose one with --metric"
         raise ValueError(f"{record.folder or record.name} has no course of {metric}: {hint}")
     return [step for step, _ in points], [value for _, value in points]
 
@@ -32,13 +33,16 @@ def norm_curve(record: Record, which: str) -> Curve:
     return [row[0] for row in record.norms], [row[column] for row in record.norms]
 
 
-def convergence(runs: list[Path], out: Path, metric: str = "recall@1") -> list[Path]:
+def convergence(runs: list[Path], out: Path, metric: str = "") -> list[Path]:
     """Draw a metric over steps: a panel for each data set, loss and learning rate, runs that differ in the seed alike.
 
     Where every constraint has a rate of its own, as after tuning, these share a panel and the labels tell the rates.
+    Without a metric it is the headline of the runs.
     """
+    records = read_all(runs)
+    metric = metric or words.headline(test for record in records for test in record.tests)
     (curve,) = curves = [lambda record: metric_curve(record, metric)]
-    records, left_out = _with_all(read_all(runs), curves)
+    records, left_out = _with_all(records, curves)
     groups, named, looks = _grouped(records)
     title = f"{words.metric(metric)} on test images during training\n"
     title += words.about([record.recipe for record in records]) + left_out
@@ -55,14 +59,16 @@ def convergence(runs: list[Path], out: Path, metric: str = "recall@1") -> list[P
     return style.files(out)
 
 
-def constraints(runs: list[Path], out: Path, metric: str = "recall@1") -> list[Path]:
+def constraints(runs: list[Path], out: Path, metric: str = "") -> list[Path]:
     """Draw a metric, and mean and variance of the batch's norms, over steps; a row where `convergence` has a panel."""
+    records = read_all(runs)
+    metric = metric or words.headline(test for record in records for test in record.tests)
     drawn: dict[str, Callable[[Record], Curve]] = {
         f"{words.metric(metric)} on test images (%)": lambda record: metric_curve(record, metric),
         "mean norm in a batch": lambda record: norm_curve(record, "mean"),
         "variance of norms in a batch": lambda record: norm_curve(record, "variance"),
     }
-    records, left_out = _with_all(read_all(runs), list(drawn.values()))
+    records, left_out = _with_all(records, list(drawn.values()))
     groups, named, looks = _grouped(records)
     title = f"Constraints on the norms during training\n{words.about([r.recipe for r in records])}{left_out}"
     with style.sheet(out, title, len(groups), 3, size=(4.0, 3.2)) as (figure, panels):

@@ -19,9 +19,16 @@ def pooled_difference(records: Sequence[Record], metric: str, arm: str, than: st
     return pooled(points, metric, arm, than)
 
 
-def differences(runs: list[Path], out: Path, metric: str = "recall@1", than: str = "none") -> list[Path]:
-    """Draw every arm less `than`: a row for each cell with its seeds, and the pooled mean with its interval."""
+def differences(runs: list[Path], out: Path, metric: str = "", than: str = "none") -> list[Path]:
+    """Draw every arm less `than`: a row for each cell with its seeds, and the pooled mean with its interval.
+
+    Without a metric it is the headline of the runs. One pair of runs has no interval.
+    """
     records = read_all(runs, finished=True)
+    metric = metric or words.headline(record.last for record in records)
+    if not any(metric in record.last for record in records):
+        had = ", ".join(dict.fromkeys(name for record in records for name in record.last))
+        raise ValueError(f"no run has {metric}; they have {had or 'none at all: they diverged'}; choose with --metric")
     arms = sorted({record.arm for record in records} - {than}, key=lambda arm: (words.place(arm), arm))
     found = {arm: its for arm in arms if (its := pooled_difference(records, metric, arm, than)) is not None}
     if not found:
@@ -42,15 +49,16 @@ def differences(runs: list[Path], out: Path, metric: str = "recall@1", than: str
                 panel.plot(seeds, [row] * len(seeds), "o", color=colour, alpha=0.5, markeredgewidth=0, label="a seed")
                 if seeds:
                     panel.plot(np.mean(seeds), row, "|", color=colour, markersize=12, markeredgewidth=2, label="mean")
-            error = [[its.mean - its.low], [its.high - its.mean]]
-            told = "mean over cells, 95 % bootstrap interval"
+            error = None if its.low is None else [[its.mean - its.low], [its.high - its.mean]]
+            told = "mean over cells" + ", 95 % bootstrap interval" * (its.low is not None)
             panel.errorbar(
                 its.mean, len(cells), xerr=error, fmt="D", color=style.BLACK, markersize=6, capsize=4, label=told
             )
             panel.axhline(len(cells) - 0.5, color=style.GREY, linewidth=0.6)
             panel.set_yticks(range(len(cells) + 1), [*cells, "pooled"])
             panel.set_ylim(len(cells) + 0.6, -0.6)
-            panel.set_title(f"{words.arm_words(arm)}: {its.mean:+.1f} [{its.low:+.1f}, {its.high:+.1f}]")
+            interval = "" if its.low is None else f" [{its.low:+.1f}, {its.high:+.1f}]"
+            panel.set_title(f"{words.arm_words(arm)}: {its.mean:+.1f}{interval}")
             panel.set_xlabel(f"difference of {words.metric(metric)} (points)")
         for panel in panels[len(found) :]:
             panel.set_axis_off()

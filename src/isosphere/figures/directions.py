@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from isosphere.figures import style, words
-from isosphere.figures.runs import RECORD_TURNS, read_recipe, read_snapshots
+from isosphere.figures.runs import read_recipe, read_snapshots, record_turns
 
 Interval = tuple[int, int]
 BINS = 60
@@ -19,7 +19,7 @@ def turns(folder: Path) -> dict[Interval, np.ndarray]:
     if angles and not found:
         raise ValueError(f"{folder} has angles, but snapshots between are missing, so nobody knows since which step")
     if not found:
-        raise ValueError(f"{folder} has no angles between two snapshots: record them with {RECORD_TURNS}")
+        raise ValueError(f"{folder} has no angles between two snapshots: {record_turns(read_recipe(folder))}")
     return found
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from isosphere.figures import style, words
-from isosphere.figures.runs import locate, read_class_names, read_embeddings, read_recipe, read_thumbnails
+from isosphere.figures.runs import ANY_NAME, locate, read_class_names, read_embeddings, read_recipe, read_thumbnails
 from isosphere.metrics.neighbours import checked_embeddings
 from isosphere.sphere import cosines
 
@@ -32,8 +32,13 @@ def evenly(labels: np.ndarray, count: int) -> list[int]:
     classes = classes[sizes > 1]
     if not len(classes):
         raise ValueError("no test class has two images: nothing can be retrieved")
-    chosen = classes[np.linspace(0, len(classes) - 1, min(count, len(classes))).round().astype(int)]
+    chosen = classes[spread(len(classes), count)]
     return [int(places[len(places) // 2]) for places in (np.flatnonzero(labels == label) for label in chosen)]
+
+
+def spread(size: int, count: int) -> list[int]:
+    """`count` places, or all, spread evenly from the first to the last."""
+    return np.linspace(0, size - 1, min(count, size)).round().astype(int).tolist()
 
 
 def gallery(
@@ -45,8 +50,9 @@ def gallery(
 ) -> list[Path]:
     """Draw queries, a row each, and what each run retrieves for them, framed as right or wrong.
 
-    Without `queries` six are spread over the classes. `images[i]` is test image i as (H, W) or (H, W, 3); without them
-    the files that test_paths.txt of a run names are read, or its test_thumbnails.npz.
+    Without `queries` six are spread over the classes. Images all of one class have no labels: none is right or wrong.
+    `images[i]` is test image i as (H, W) or (H, W, 3); without them the files that test_paths.txt of a run names are
+    read, or its test_thumbnails.npz.
     """
     if not runs:
         raise ValueError("the gallery needs at least one run folder")
@@ -55,27 +61,29 @@ def gallery(
     for run, (_, others) in zip(runs, found, strict=True):
         if not np.array_equal(labels, others):
             raise ValueError(f"{run} and {runs[0]} have different test images, so they have no common gallery")
-    queries = list(queries) or evenly(labels, 6)
+    labelled = len(np.unique(labels)) > 1
+    queries = list(queries) or (evenly(labels, 6) if labelled else spread(len(labels), 6))
     if not all(isinstance(query, (int, np.integer)) and 0 <= query < len(labels) for query in queries):
         raise ValueError(f"queries are numbers of test images, 0 to {len(labels) - 1}, not {queries}")
     pictures = _pictures(runs, len(labels)) if images is None else images
     classes = read_class_names(runs[0])
     names = words.labels(recipes, [run.name for run in runs])
     results = [nearest(embeddings, queries, count) for embeddings, _ in found]
-    title = f"The {count} nearest test images: ✓ of the query's class (solid green), ✗ of another (dashed red)\n"
-    title += words.about(recipes)
+    marks = "✓ of the query's class (solid green), ✗ of another (dashed red)" if labelled else "they have no labels"
+    title = f"The {count} nearest {'test ' * labelled}images: {marks}\n{words.about(recipes)}"
     columns = 1 + count * len(runs)
     with style.sheet(out, title, len(queries), columns, size=(1.25, 1.6)) as (_, panels):
         for row, query in enumerate(queries):
             line = panels[row * columns : (row + 1) * columns]
-            told = words.class_name(classes, labels[query])
+            told = words.class_name(classes, labels[query]) if labelled else f"image {query}"
             told = "\n".join(textwrap.wrap(told, 17, max_lines=2, placeholder=" …"))
             _show(line[0], pictures[query], f"query\n{told}", style.BLACK, "-")
             for number, (indices, scores) in enumerate(results):
                 for place in range(count):
                     index, right = int(indices[row, place]), labels[indices[row, place]] == labels[query]
-                    told = f"{'✓' if right else '✗'} {scores[row, place]:.2f}"
+                    told = f"{('✓ ' if right else '✗ ') * labelled}{scores[row, place]:.2f}"
                     look = (style.RIGHT, "-") if right else (style.WRONG, (0, (3, 2)))
+                    look = look if labelled else (style.GREY, "-")
                     _show(line[1 + number * count + place], pictures[index], told, *look)
                 if row == 0:
                     middle = line[1 + number * count + (count - 1) // 2]
@@ -104,7 +112,7 @@ class Files:
 
     def __init__(self, path: Path) -> None:
         self.run, self.root = path.parent, str(read_recipe(path.parent)["data"].get("root") or "")
-        self.paths = [line.split("\t")[0] for line in path.read_text(encoding="utf-8").splitlines()]
+        self.paths = [line.split("\t")[0] for line in path.read_text(**ANY_NAME).splitlines()]
 
     def __len__(self) -> int:
         return len(self.paths)

@@ -10,7 +10,7 @@ import numpy as np
 
 from isosphere.figures import words
 
-RECORD_TURNS = "--loop.snapshot_every 1000 --loop.snapshot_images 0"
+ANY_NAME = {"encoding": "utf-8", "errors": "surrogateescape"}  # of files, also one that is not UTF-8
 
 
 @dataclass(frozen=True)
@@ -156,11 +156,18 @@ def locate(path: str, root: str, run: Path) -> Path:
     return next((place for place in places if place.is_file()), Path(path))
 
 
+def record_turns(recipe: dict[str, Any]) -> str:
+    """The fields with which a run records its snapshots, ten of them in what its length counts."""
+    steps = recipe.get("loop", {}).get("steps", 1000)
+    return f"record them with --loop.snapshot_every {max(1, steps // 10)} --loop.snapshot_images 0"
+
+
 def read_snapshots(folder: Path) -> dict[int, Snapshot]:
     """The snapshots of training images by step, in order."""
-    loop = read_recipe(folder).get("loop", {})
+    recipe = read_recipe(folder)
+    loop = recipe.get("loop", {})
     every = loop.get("snapshot_every") if loop.get("unit", "steps") == "steps" else None
-    missing = f"{folder} has no snapshots of its training images: record them with {RECORD_TURNS}"
+    missing = f"{folder} has no snapshots of its training images: {record_turns(recipe)}"
     paths = sorted((folder / "snapshots").glob("step-*.npz"))
     if not paths:
         raise ValueError(missing)

@@ -1,7 +1,11 @@
-"""What a recipe is called in a figure: data set, loss and constraint in words, and labels that tell runs apart."""
+"""What a recipe is called: data set, loss and constraint in words, labels that tell runs apart, a run's own name."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
+
+from isosphere.recipes import RECIPES, options, schema
 
 Recipe = dict[str, Any]  # as recipe.json holds it
 
@@ -32,7 +36,9 @@ ARMS = {
     "sec-fixed": "SEC, fixed radius",
     "balanced": "balanced directions",
 }
-METRICS = {"recall@1": "R@1", "map@r": "MAP@R", "nmi": "NMI", "f1": "F1", "r_precision": "R-precision"}
+METRICS = {"recall@1": "R@1", "map@r": "MAP@R", "nmi": "NMI", "f1": "F1", "r_precision": "R-precision",
+           "knn": "k-NN", "probe_top1": "probe top-1"}  # fmt: skip
+HEADLINES = ("recall@1", "accuracy", "knn")  # by which a run is told: of retrieval, faces, frozen features
 
 
 def dataset(recipe: Recipe) -> str:
@@ -40,7 +46,7 @@ def dataset(recipe: Recipe) -> str:
     data = recipe.get("data", {})
     kind = data.get("kind", "unknown data")
     name = data.get("name") or ("rendered characters" if kind == "Rendered" else data.get("root") or kind)
-    name = DATASETS.get(name, str(name).rstrip("/").split("/")[-1])
+    name = DATASETS.get(name, drawable(str(name).rstrip("/").split("/")[-1]))
     return f"{name} (held-out training classes)" if data.get("held_out") else name
 
 
@@ -93,9 +99,20 @@ def metric(name: str) -> str:
     return METRICS.get(name, name.replace("recall@", "R@"))
 
 
+def headline(found: Iterable[dict[str, float]]) -> str:
+    """The metric by which these runs are told, from what they have measured."""
+    names = {name for one in found for name in one}
+    return next((name for name in HEADLINES if name in names), HEADLINES[0])
+
+
 def class_name(names: dict[int, str], label: int) -> str:
     """A class as it is shown: its name in words, or its number."""
-    return names.get(int(label), "").replace("_", " ") or f"class {label}"
+    return drawable(names.get(int(label), "").replace("_", " ")) or f"class {label}"
+
+
+def drawable(name: str) -> str:
+    """A file's name as a font can draw it: what is not UTF-8 as question marks."""
+    return name.encode(errors="replace").decode()
 
 
 def differing(recipes: Sequence[Recipe], without: Sequence[str] = ()) -> dict[str, list[str]]:
@@ -122,7 +139,7 @@ def labels(recipes: Sequence[Recipe], names: Sequence[str] = (), without: Sequen
     parts = [[constraint(recipe) for recipe in recipes], *differing(recipes, without).values()]
     found = [", ".join(filter(None, words)) for words in zip(*parts, strict=True)]
     if names and len(set(found)) < len(found):
-        found = [f"{label}, {name}" for label, name in zip(found, names, strict=True)]
+        found = [f"{label}, {drawable(name)}" for label, name in zip(found, names, strict=True)]
     return found
 
 
@@ -131,3 +148,24 @@ def about(recipes: Sequence[Recipe]) -> str:
     sets = list(dict.fromkeys(map(dataset, recipes)))
     losses = set(map(loss, recipes))
     return " and ".join(sets) + (f", {losses.pop()} loss" if len(losses) == 1 else "")
+
+
+def named(name: str, recipe: schema.Recipe) -> tuple[str, schema.Recipe]:
+    """What a run of the recipe `name` is called after fields were changed, and the recipe with a claim that is true.
+
+    Another constraint or kind of loss stands in both, in place of what the name and the claim of `name` end with; a run
+    on photographs is called as they are.
+    """
+    known = RECIPES[name]
+    other_loss = type(recipe.loss) is not type(known.loss)
+    plain = (key for key, its in RECIPES.items() if its.constraint == schema.Constraint())
+    base = max((key for key in plain if f"{name}-".startswith(f"{key}-")), key=len)
+    root = Path(getattr(recipe.data, "root", "")).resolve()
+    first = (root.name if root.is_dir() else root.stem) or base if base == "photos" else base
+    if recipe.constraint == known.constraint and not other_loss:
+        return first + name.removeprefix(base), recipe
+    told = options.to_dict(recipe)
+    about = RECIPES[base].claim.split(":")[0] + (f", now with {loss(told)} loss" if other_loss else "")
+    parts = [first] + [type(recipe.loss).__name__.lower()] * other_loss + [arm(told)] * (arm(told) != "none")
+    claim = f"{about}: {constraint(told)}" if recipe.claim == known.claim else recipe.claim
+    return "-".join(parts), replace(recipe, claim=claim)

@@ -19,7 +19,7 @@ from .slopes import attached, check, check_dim, check_positive, log1p_sum_exp, r
 
 @dataclass(frozen=True)
 class NormFace:
-    """No margin: cos."""
+    """No margin, for `CosineClassifier(dim, classes, NormFace())`: cos."""
 
     def __call__(self, cosines: Tensor) -> Tensor:
         return cosines
@@ -27,7 +27,7 @@ class NormFace:
 
 @dataclass(frozen=True)
 class CosFace:
-    """cos - margin (Eq. 19)."""
+    """A margin for `CosineClassifier(dim, classes, CosFace())`: cos - margin (Eq. 19)."""
 
     margin: float = 0.35
 
@@ -41,7 +41,10 @@ class CosFace:
 
 @dataclass(frozen=True)
 class ArcFace:
-    """cos(angle + margin) up to the angle pi - margin, beyond it cos - margin sin(margin), which goes on falling."""
+    """A margin for `CosineClassifier(dim, classes, ArcFace())`: cos(angle + margin).
+
+    Beyond the angle pi - margin it is cos - margin sin(margin), which goes on falling.
+    """
 
     margin: float = 0.45
 
@@ -59,7 +62,10 @@ class ArcFace:
 
 @dataclass(frozen=True)
 class SphereFace:
-    """(-1)^k cos(margin * angle) - 2k with k = floor(margin * angle / pi): falls from 1 to 1 - 2 margin."""
+    """A margin for `CosineClassifier(dim, classes, SphereFace())`: (-1)^k cos(margin * angle) - 2k.
+
+    With k = floor(margin * angle / pi) it falls from 1 to 1 - 2 margin.
+    """
 
     margin: int = 3
 

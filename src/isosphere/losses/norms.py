@@ -5,7 +5,6 @@ penalty = mean((|f| - radius)^2), where radius is the batch's mean norm (SEC, se
 """
 
 import math
-import warnings
 from numbers import Real
 
 import torch
@@ -14,6 +13,8 @@ from torch import Tensor, nn
 
 from isosphere import sphere
 
+from .slopes import check_embeddings, check_finite, reads_values, warn
+
 RADII = ("batch", "ema", "initial")
 
 
@@ -21,7 +22,9 @@ def norm_penalty(embeddings: Tensor, radius: Tensor | float | None = None, relat
     """mean((|f| - radius)^2), or mean((|f| / radius - 1)^2) if relative, (N, D) -> scalar.
 
     A radius of None is the batch's mean norm, detached. No embedding, or a relative batch of zero vectors, gives zero.
+    An embedding that is not finite raises on CPU, as in the losses; elsewhere it makes the penalty NaN or infinite.
     """
+    check_embeddings(embeddings)
     if relative and isinstance(radius, (int, float)) and radius <= 0:
         raise ValueError(f"relative norm penalty divides by the radius, so it must be positive, not {radius}")
     lengths = sphere.norms(embeddings)
@@ -29,12 +32,13 @@ def norm_penalty(embeddings: Tensor, radius: Tensor | float | None = None, relat
         return lengths.sum()
     if radius is None:
         radius = lengths.detach().mean()
-    if not relative:
-        return (lengths - radius).square().mean()
-    if isinstance(radius, Tensor):  # 0 / 0 counts as 1; any other division by zero, and NaN, must show
+    if relative and isinstance(radius, Tensor):  # 0 / 0 counts as 1; any other division by zero, and NaN, must show
         nothing = (lengths == 0) & (radius == 0)
         lengths, radius = torch.where(nothing, 1.0, lengths), torch.where(nothing, 1.0, radius)
-    return (lengths / radius - 1).square().mean()
+    value = (lengths / radius - 1 if relative else lengths - radius).square().mean()
+    if reads_values(value) and not torch.isfinite(value):
+        check_finite(embeddings=embeddings)
+    return value
 
 
 def ramp(progress: Tensor | float, begin: float = 0.0, end: float = 0.0) -> Tensor | float:
@@ -119,8 +123,7 @@ class SEC(nn.Module):
             self.register_buffer("running_radius", torch.tensor(float("nan")))
 
     def forward(self, embeddings: Tensor, *, progress: Tensor | float | None = None) -> Tensor:
-        if embeddings.ndim != 2:
-            raise ValueError(f"embeddings must be (N, D), not {tuple(embeddings.shape)}")
+        check_embeddings(embeddings)
         if self.ramp is not None and progress is None:
             raise ValueError("this SEC has a ramp: call sec(embeddings, progress=step / steps)")
         if not torch.compiler.is_compiling() and not self.warned:
@@ -174,10 +177,9 @@ class SEC(nn.Module):
         self.warned = True
         tolerance = 1e-5 if embeddings.dtype in (torch.float32, torch.float64) else 1e-2
         if len(embeddings) and bool(((sphere.norms(embeddings) - 1).abs() < tolerance).all()):
-            warnings.warn(
+            warn(
                 "all embeddings have norm 1: the model normalises its output, so SEC can do nothing; "
-                "pass it the raw embeddings",
-                stacklevel=4,
+                "pass it the raw embeddings"
             )
 
     def _apply(self, fn, recurse: bool = True):

@@ -7,6 +7,8 @@ rows is in memory at a time, the gradient costs two matrix products, and autogra
 from __future__ import annotations  # torch 2.6 cannot compile inner functions whose annotations are evaluated
 
 import math
+import sys
+import warnings
 from collections.abc import Callable
 
 import torch
@@ -26,6 +28,30 @@ def reads_values(values: Tensor) -> bool:
     return values.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
+def check_embeddings(embeddings: Tensor) -> None:
+    """Refuse anything but a tensor (N, D) of floats."""
+    if not isinstance(embeddings, Tensor):
+        raise TypeError(f"embeddings must be a torch tensor, not {type(embeddings).__name__}")
+    if embeddings.ndim != 2 or not embeddings.is_floating_point():
+        raise ValueError(f"embeddings must be (N, D) floats, not {tuple(embeddings.shape)} {embeddings.dtype}")
+
+
+def check_finite(**sources: Tensor) -> None:
+    """Raise NotFinite for the first row (N, D) that is not finite, by name; only where values may be read."""
+    for name, source in sources.items():
+        broken = ~torch.isfinite(source).all(-1)
+        if broken.any():
+            raise NotFinite(f"{name} row {int(broken.int().argmax())} of {len(source)} is not finite")
+
+
+def warn(message: str) -> None:
+    """A warning at the line that called us, outside of isosphere and torch; Python shows it there once."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] in ("isosphere", "torch"):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, stacklevel=level)
+
+
 def check_positive(**settings: float) -> None:
     """Refuse settings that are not positive finite numbers, by name."""
     for name, value in settings.items():
@@ -42,12 +68,9 @@ def check_dim(embeddings: Tensor, weights: Tensor) -> None:
 
 def check(embeddings: Tensor, labels: Tensor, weights: Tensor | None = None) -> None:
     """Refuse anything but embeddings (N, D) of floats and labels (N,) of integers; for heads with weights (C, D)."""
-    if not isinstance(embeddings, Tensor):
-        raise TypeError(f"embeddings must be a torch tensor, not {type(embeddings).__name__}")
+    check_embeddings(embeddings)
     if not isinstance(labels, Tensor):
         raise TypeError(f"labels must be a torch tensor, not {type(labels).__name__}")
-    if embeddings.ndim != 2 or not embeddings.is_floating_point():
-        raise ValueError(f"embeddings must be (N, D) floats, not {tuple(embeddings.shape)} {embeddings.dtype}")
     if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
         raise ValueError(f"labels must be integers, not {labels.dtype}: pass labels.long()")
     if labels.shape != embeddings.shape[:1]:
@@ -68,7 +91,10 @@ def log_sum_exp(exponents: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
 
     A row without any has a hugely negative sum. Softmax alone does it: exp itself crawls where it underflows on CPU.
     """
-    masked = torch.where(mask, exponents, torch.finfo(exponents.dtype).min)
+    lowest = torch.finfo(exponents.dtype).min
+    if not exponents.shape[1]:
+        return exponents.new_full((len(exponents), 1), lowest), exponents
+    masked = torch.where(mask, exponents, lowest)
     shares = torch.softmax(masked, dim=1)
     return masked.amax(1, keepdim=True) - shares.amax(1, keepdim=True).log(), shares
 
@@ -130,10 +156,7 @@ def wanted(*inputs: Tensor) -> bool:
 def attached(value: Tensor, inputs: tuple[Tensor, ...], gradients: tuple[Tensor, ...], **sources: Tensor) -> Tensor:
     """The scalar value with its gradients by inputs; on CPU a non-finite value raises and names the row of a source."""
     if reads_values(value) and not torch.isfinite(value):
-        for name, source in sources.items():
-            broken = ~torch.isfinite(source).all(-1)
-            if broken.any():
-                raise NotFinite(f"{name} row {int(broken.int().argmax())} of {len(source)} is not finite")
+        check_finite(**sources)
         raise NotFinite(f"the loss is {value.item()} although its inputs are finite: they or the scale are too large")
     return _Attached.apply(value, *inputs, *gradients) if wanted(*inputs) else value
 
@@ -179,4 +202,7 @@ def pair_loss(
         total += 0 * unit.sum()
         divisor = sum(terms).clamp(min=1) if terms else 1
         gradient = through_directions(raw, unit, gradient)
+        # Looked for where the loss is zero, which is rarely, and never where it would synchronise.
+        if reads_values(total) and len(labels) > 1 and total == 0 and len(labels.unique()) == len(labels):
+            warn("all labels of the batch are different, so this loss is 0: it needs several embeddings of a class")
     return attached(total, (raw,), (gradient,), embeddings=embeddings) / divisor

@@ -9,8 +9,7 @@ import math
 import torch
 from torch import Tensor
 
-from isosphere import sphere
-from isosphere.metrics.neighbours import block_rows, checked_embeddings, checked_labels
+from isosphere.metrics.neighbours import block_rows, checked_embeddings, checked_labels, directions, numbered
 
 POOL = 1 << 24  # distances that seeding holds at once; on every device alike, for one seed to give one result
 
@@ -50,8 +49,9 @@ def kmeans(
 def clustering_metrics(embeddings: Tensor, labels: Tensor, seed: int = 0) -> dict[str, float]:
     """NMI and pairwise F1 of k-means on the directions of (N, D) embeddings, k the number of classes in labels (N,)."""
     embeddings = checked_embeddings(embeddings)
+    (labels,) = numbered(labels)
     labels = checked_labels(labels, len(embeddings), embeddings.device)
-    assignments, _, _ = kmeans(sphere.directions(embeddings), len(labels.unique()), seed)
+    assignments, _, _ = kmeans(directions(embeddings), len(labels.unique()), seed)
     return {"nmi": nmi(assignments, labels), "f1": pairwise_f1(assignments, labels)}
 
 
@@ -72,6 +72,7 @@ def pairwise_f1(clusters: Tensor, labels: Tensor) -> float:
 
 def _contingency(clusters: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Sizes of the non-empty cells, of the clusters and of the classes, int64; never a dense table."""
+    (clusters,), (labels,) = numbered(clusters), numbered(labels)
     clusters = checked_labels(clusters, len(clusters), name="clusters")
     labels = checked_labels(labels, len(clusters), clusters.device)
     if len(labels) == 0:

@@ -6,13 +6,13 @@ identification a distractor that scores the same as the mate stands before it, s
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from numbers import Integral
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from isosphere import sphere
-from isosphere.metrics.neighbours import block_rows, checked_embeddings, checked_labels
+from isosphere.metrics.neighbours import block_rows, checked_embeddings, checked_labels, directions, numbered
 
 FEWEST_FALSE_ACCEPTS = 10  # a rate that fewer impostors decide is noise
 COLUMNS = 1 << 15  # distractors in one matrix product
@@ -31,7 +31,7 @@ def pair_cosines(left: Tensor, right: Tensor) -> Tensor:
     left, right = checked_embeddings(left, "left"), checked_embeddings(right, "right")
     if left.shape != right.shape:
         raise ValueError(f"left and right must have one shape, not {tuple(left.shape)} and {tuple(right.shape)}")
-    return (sphere.directions(left) * sphere.directions(right).to(left)).sum(1, dtype=torch.float64)
+    return (directions(left) * directions(right).to(left)).sum(1, dtype=torch.float64)
 
 
 def verification(left: Tensor, right: Tensor, same: Tensor, fold: Tensor) -> dict[str, float | list[float]]:
@@ -122,8 +122,8 @@ def identification(
     probes: Tensor,
     labels: Tensor,
     distractors: Tensor,
-    counts: Sequence[int] = (10**3, 10**4, 10**5, 10**6),
-    ks: Sequence[int] = (1,),
+    counts: Sequence[int] | int = (10**3, 10**4, 10**5, 10**6),
+    ks: Sequence[int] | int = (1,),
     gallery: Tensor | None = None,
     gallery_labels: Tensor | None = None,
     seed: int = 0,
@@ -136,6 +136,7 @@ def identification(
     seeded permutation, so that larger sets contain the smaller. `pairs` is the number of pairs, and `singletons` that
     of probes without a mate, which count nowhere. `progress(done, all)` hears how many distractors have been met.
     """
+    ks, counts = ([given] if isinstance(given, Integral) else given for given in (ks, counts))
     _check_within("ks", ks, torch.iinfo(torch.int64).max)
     rows, _, ahead = distractors_ahead(
         probes, labels, distractors, counts, max(ks), gallery, gallery_labels, seed, progress
@@ -170,7 +171,7 @@ def distractors_ahead(
     with full_float32():
         for count in sorted(set(counts)):
             for piece in shuffled[done:count].split(COLUMNS):
-                pairs.meet(sphere.directions(distractors[piece].to(pairs.probes)), most, ahead)
+                pairs.meet(directions(distractors[piece].to(pairs.probes)), most, ahead)
                 done += len(piece)
                 if progress is not None:
                     progress(done, max(counts))
@@ -182,7 +183,7 @@ class _Pairs:
     """Probes and mates in the order of their labels, the pairs of them, and blocks of probes that share mates."""
 
     def __init__(self, probes: Tensor, labels: Tensor, gallery: Tensor | None, gallery_labels: Tensor | None) -> None:
-        probes = checked_embeddings(probes, "probes")
+        probes, (labels, gallery_labels) = checked_embeddings(probes, "probes"), numbered(labels, gallery_labels)
         labels = checked_labels(labels, len(probes), probes.device)
         if (gallery is None) != (gallery_labels is None):
             raise ValueError("gallery and gallery_labels go together: give both or neither")
@@ -195,7 +196,7 @@ class _Pairs:
         wanted = torch.isin(mate_labels, labels).nonzero().squeeze(1)
         mate_labels, mate_order = mate_labels[wanted].sort(stable=True)
         self.mate_order = wanted[mate_order]
-        self.probes, self.mates = sphere.directions(probes)[self.order], sphere.directions(mates)[self.mate_order]
+        self.probes, self.mates = directions(probes)[self.order], directions(mates)[self.mate_order]
         # The mates of a probe lie side by side, [first, end), those of the next probe there or right behind.
         first, end = (torch.searchsorted(mate_labels, labels, right=right) for right in (False, True))
         self.rows = torch.arange(len(labels), device=labels.device).repeat_interleave(end - first)

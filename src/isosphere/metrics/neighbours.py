@@ -6,7 +6,9 @@ exact to float32 rounding, under autocast too, unless the caller has allowed TF3
 """
 
 from collections.abc import Iterator
+from itertools import chain
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -23,7 +25,7 @@ def block_rows(bytes_per_row: int, device: torch.device) -> int:
 
 def checked_embeddings(embeddings: Tensor, name: str = "embeddings") -> Tensor:
     """The embeddings (N, D) without gradient, at least float32, or a ValueError that names the row at fault."""
-    embeddings = torch.as_tensor(embeddings).detach()
+    embeddings = _tensor(embeddings).detach()
     if embeddings.ndim != 2 or 0 in embeddings.shape:
         raise ValueError(f"{name} must have shape (N, D) with N and D at least 1, not {tuple(embeddings.shape)}")
     if not embeddings.is_floating_point():
@@ -38,12 +40,43 @@ def checked_embeddings(embeddings: Tensor, name: str = "embeddings") -> Tensor:
 
 def checked_labels(labels: Tensor, size: int, device: torch.device | None = None, name: str = "labels") -> Tensor:
     """The labels (N,) as int64 on the device, or a ValueError for another shape or for labels that are not integers."""
-    labels = torch.as_tensor(labels)
+    try:
+        labels = _tensor(labels)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be integers, or words if all labels are") from error
     if labels.shape != (size,):
         raise ValueError(f"{name} must have shape ({size},), one for each row, not {tuple(labels.shape)}")
     if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
         raise ValueError(f"{name} must be integers, not {labels.dtype}")
     return labels.to(device=device, dtype=torch.int64)
+
+
+def numbered(*groups: Tensor | None) -> tuple[Tensor | None, ...]:
+    """Labels that are words, (N,) and (M,), as numbers, a word the same one in every group; other labels untouched."""
+    if not all(group is None or _are_words(group) for group in groups):
+        return groups
+    words = chain.from_iterable(group for group in groups if group is not None)
+    numbers = {word: number for number, word in enumerate(dict.fromkeys(words))}
+    return tuple(None if group is None else torch.tensor([numbers[word] for word in group]) for group in groups)
+
+
+def directions(embeddings: Tensor) -> Tensor:
+    """Unit vectors (N, D), of tiny embeddings, too, whose squares are zero in float32: 1e-30, say.
+
+    Each row is first multiplied by a power of two, which changes no digit of any other row's direction.
+    """
+    largest = torch.linalg.vector_norm(embeddings, torch.inf, -1, keepdim=True)
+    scale = torch.where(largest > 0, torch.frexp(largest).mantissa / largest, 1)
+    return sphere.directions(embeddings * scale.clamp(max=1 / torch.finfo(embeddings.dtype).tiny))
+
+
+def _tensor(values: Tensor) -> Tensor:
+    """A tensor of what may be a list or an array, of reversed ones, too."""
+    return torch.as_tensor(np.ascontiguousarray(values) if isinstance(values, np.ndarray) else values)
+
+
+def _are_words(labels: Tensor) -> bool:
+    return not isinstance(labels, Tensor) and all(isinstance(label, str) for label in labels)
 
 
 class Gallery:
@@ -57,9 +90,9 @@ class Gallery:
     ) -> None:
         if (ref_embeddings is None) != (ref_labels is None):
             raise ValueError("ref_embeddings and ref_labels go together: give both or neither")
-        embeddings = checked_embeddings(embeddings)
+        embeddings, (labels, ref_labels) = checked_embeddings(embeddings), numbered(labels, ref_labels)
         self.labels = checked_labels(labels, len(embeddings), embeddings.device)
-        self.directions = self.ref_directions = sphere.directions(embeddings)
+        self.directions = self.ref_directions = directions(embeddings)
         self.without_self = ref_embeddings is None
         ref_sorted = self.labels
         if ref_embeddings is not None:
@@ -68,7 +101,7 @@ class Gallery:
                 sizes = f"{embeddings.shape[1]} and {ref_embeddings.shape[1]}"
                 raise ValueError(f"embeddings and ref_embeddings must have one dimension, not {sizes}")
             ref_sorted = checked_labels(ref_labels, len(ref_embeddings), embeddings.device, "ref_labels")
-            self.ref_directions = sphere.directions(ref_embeddings)
+            self.ref_directions = directions(ref_embeddings)
         # In the order of the labels the members of a class lie side by side: [first, first + members).
         ref_sorted, self._order = ref_sorted.sort(stable=True)
         self._first = torch.searchsorted(ref_sorted, self.labels)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from isosphere import sphere
-from isosphere.metrics.neighbours import block_rows, checked_embeddings, checked_labels
+from isosphere.metrics.neighbours import block_rows, checked_embeddings, checked_labels, directions, numbered
 
 
 def linear_probe(
@@ -92,7 +92,7 @@ def knn_accuracy(
         raise ValueError(f"k must be between 1 and the number of training features ({len(train)}), not {k}")
     if not temperature > 0:
         raise ValueError(f"temperature must be positive, not {temperature}")
-    train, test = sphere.directions(train), sphere.directions(test)
+    train, test = directions(train), directions(test)
     members = torch.eye(classes, dtype=train.dtype, device=train.device)[targets].T  # (C, N)
     step = block_rows(len(train) * 5 * train.element_size(), train.device)
     right = torch.zeros(1, 2, dtype=torch.int64, device=train.device)
@@ -160,12 +160,13 @@ def _checked(
     if train.shape[1] != test.shape[1]:
         sizes = f"{train.shape[1]} and {test.shape[1]}"
         raise ValueError(f"train_features and test_features must have one dimension, not {sizes}")
-    targets = checked_labels(train_labels, len(train), train.device, "train_labels")
-    truth = checked_labels(test_labels, len(test), train.device, "test_labels")
+    targets, truth = numbered(train_labels, test_labels)
+    targets = checked_labels(targets, len(train), train.device, "train_labels")
+    truth = checked_labels(truth, len(test), train.device, "test_labels")
     names, targets = targets.unique(return_inverse=True)
     unknown = ~torch.isin(truth, names)
     if unknown.any():
-        raise ValueError(f"test label {int(truth[unknown][0])} is not among the training labels")
+        raise ValueError(f"test label {test_labels[int(unknown.int().argmax())]} is not among the training labels")
     return train, targets, test, torch.searchsorted(names, truth), len(names)
 
 

@@ -2,7 +2,7 @@
 
 A negative that scores the same as a positive is ranked before it, so a collapsed model scores 0 and not 1. Self is
 excluded by index when there is no reference set. A query without any positive (a singleton) counts as wrong in every
-metric; `singletons` says how many there are.
+metric; `singletons` says how many there are. Labels are integers, or words.
 """
 
 from collections.abc import Sequence
@@ -11,13 +11,14 @@ from numbers import Integral
 import torch
 from torch import Tensor
 
-from isosphere.metrics.neighbours import Gallery, checked_labels
+from isosphere.metrics.neighbours import Gallery, checked_labels, numbered
 
 NEVER = torch.iinfo(torch.int32).max
 
 
 def singletons(labels: Tensor, ref_labels: Tensor | None = None) -> int:
     """How many queries have no positive: labels (N,) met once, or not met in ref_labels (M,)."""
+    labels, ref_labels = numbered(labels, ref_labels)
     labels = checked_labels(labels, len(labels))
     if ref_labels is not None:
         return int((~torch.isin(labels, checked_labels(ref_labels, len(ref_labels), labels.device))).sum())
@@ -27,7 +28,7 @@ def singletons(labels: Tensor, ref_labels: Tensor | None = None) -> int:
 def recall_at_k(
     embeddings: Tensor,
     labels: Tensor,
-    ks: Sequence[int] = (1, 2, 4, 8),
+    ks: Sequence[int] | int = (1, 2, 4, 8),
     ref_embeddings: Tensor | None = None,
     ref_labels: Tensor | None = None,
 ) -> dict[int, float]:
@@ -60,7 +61,7 @@ def r_precision(
 def retrieval_metrics(
     embeddings: Tensor,
     labels: Tensor,
-    ks: Sequence[int] = (1, 2, 4, 8),
+    ks: Sequence[int] | int = (1, 2, 4, 8),
     ref_embeddings: Tensor | None = None,
     ref_labels: Tensor | None = None,
 ) -> dict[str, float]:
@@ -75,8 +76,8 @@ def retrieval_metrics(
     return metrics | {"singletons": int((gallery.counts == 0).sum())}
 
 
-def _checked_ks(ks: Sequence[int]) -> list[int]:
-    ks = list(ks)
+def _checked_ks(ks: Sequence[int] | int) -> list[int]:
+    ks = [ks] if isinstance(ks, Integral) else list(ks)
     for k in ks:
         if not isinstance(k, Integral) or isinstance(k, bool) or k < 1:
             raise ValueError(f"ks must be positive integers, not {k!r}")

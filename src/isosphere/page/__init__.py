@@ -44,7 +44,7 @@ def write_page(sources: Sequence[Path], out: Path) -> Path:
     template = (HERE / "page.html").read_text(encoding="utf-8")
     page = re.sub(r"\[\[(\w+)\]\]", lambda found: parts[found[1]], template)  # once: what is put in is not looked at
     temporary = out.with_name(f".{out.name}.tmp")
-    temporary.write_text(page, encoding="utf-8", newline="\n")
+    temporary.write_text(page, encoding="utf-8", errors="replace", newline="\n")  # a file's name may be no UTF-8
     temporary.replace(out)
     return out
 

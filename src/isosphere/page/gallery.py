@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from isosphere.figures.runs import locate
+from isosphere.figures.runs import ANY_NAME, locate
 from isosphere.page.markup import listed, note, section, table, text
 from isosphere.page.sources import UNREADABLE, Embedded, Run
 from isosphere.sphere import directions, products
@@ -96,19 +96,25 @@ def _gallery(members: Members, budget: int) -> tuple[dict[str, Any], list[str]]:
         "names": {int(embedded.labels[i]): _class_name(embedded, pictures, i) for i in images},
         "labels": {i: int(embedded.labels[i]) for i in images},
         "images": images,
+        "labelled": len(np.unique(embedded.labels)) > 1,
         "queries": [
             {"image": int(candidates[row]), "sample": row in sample, "worst": worst.index(row) if row in worst else -1,
              "alone": bool(found[0].alone[row]), "hits": [_hits(one, row) for one in found]} for row in rows
         ],
     }  # fmt: skip
-    return content, _said(len(queries), len(candidates), content["queries"], unread)
+    return content, _said(len(queries), len(candidates), content, unread)
 
 
-def _said(total: int, looked_at: int, shown: list[dict[str, Any]], unread: int) -> list[str]:
+def _said(total: int, looked_at: int, content: dict[str, Any], unread: int) -> list[str]:
+    shown = content["queries"]
     sampled, worst = sum(query["sample"] for query in shown), sum(query["worst"] >= 0 for query in shown)
+    errors = (
+        f", and the {worst} worst errors of {looked_at} looked at (where in any run the nearest wrong image leads the "
+        "nearest right by most)."
+    )
     said = [
-        f"{len(shown)} of {total} queries, chosen without chance: {sampled} evenly spread, and the {worst} worst "
-        f"errors of {looked_at} looked at (where in any run the nearest wrong image leads the nearest right by most).",
+        f"{len(shown)} of {total} queries, chosen without chance: {sampled} evenly spread"
+        + (errors if content["labelled"] else ". The images have no labels: none is right or wrong."),
         f"Each has its {NEIGHBOURS} nearest images by cosine, itself left out. No more, to keep the page small.",
     ]
     alone = sum(query["alone"] for query in shown)
@@ -192,7 +198,7 @@ def _packed(path: Path, run: Run) -> Pictures:
 
 def _paths(path: Path, run: Run) -> Pictures:
     """Lines of a path, which `locate` finds, and after a tab the class, else its folder is it."""
-    lines = [line.split("\t") for line in path.read_text(encoding="utf-8").splitlines()]
+    lines = [line.split("\t") for line in path.read_text(**ANY_NAME).splitlines()]
     if len(lines) != len(run.embedded.labels):
         raise ValueError(f"it has {len(lines)} lines for {len(run.embedded.labels)} embeddings")
     data = run.recipe.get("data")
@@ -232,6 +238,7 @@ def _without_script(content: dict[str, Any]) -> str:
             for index, cosine in hits[:1] or [(None, "-")]:
                 right = "right" if labels.get(index) == labels[query["image"]] else "wrong"
                 right = "no other image of its class" if query["alone"] else right
+                right = right if content["labelled"] else "no labels"
                 row += [f"{names[labels[index]]} ({right})" if hits else "-", cosine]
         rows.append(row)
     head = ["query", "class"] + [title for run in content["runs"] for title in (f"nearest in {run['name']}", "cosine")]

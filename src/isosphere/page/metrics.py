@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from isosphere.tables import NOT_TRAINED, SEEN_NEVER, columns
+from isosphere.tables import columns
 
 NORMS = {"norm_mean": "mean norm", "norm_variance": "variance", "norm_cv": "coeff. of variation"}
 NO_METRIC = ("kind", "step", "not_finite", "lr_proxy_mean", "lr_proxy_cv", "radial_share", "tangential_share")
@@ -14,8 +14,3 @@ def metric_names(found: Sequence[dict[str, float]]) -> dict[str, str]:
     known = {name: title for name, title in columns(list(found)).items() if name in present}
     skipped = {"singletons", "r_precision", *NO_METRIC, *(n for n in present if n.startswith(("norm_", "probe_")))}
     return known | {name: name for name in present if name not in known and name not in skipped}
-
-
-def caption(metrics: dict[str, str]) -> str:
-    """Retrieval is measured on classes never seen in training; other tasks are not."""
-    return SEEN_NEVER if "recall@1" in metrics else NOT_TRAINED

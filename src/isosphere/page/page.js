@@ -124,7 +124,7 @@ const showGallery = (place, group) => {
   const className = (index) => group.names[group.labels[index]];
   const ofClass = (query, index) => group.labels[index] === group.labels[query.image];
   const isRight = (query, hits) => hits.length > 0 && ofClass(query, hits[0][0]);
-  const verdict = (query, index) => (query.alone ? ["alone", "○", "not of its class"] : ofClass(query, index) ? ["right", "✓", "right"] : ["wrong", "✗", "wrong"]);
+  const verdict = (query, index) => (!group.labelled ? ["alone", "○", "no labels"] : query.alone ? ["alone", "○", "not of its class"] : ofClass(query, index) ? ["right", "✓", "right"] : ["wrong", "✗", "wrong"]);
   const filters = {
     "all shown": () => true,
     "evenly spread": (query) => query.sample,

@@ -9,11 +9,11 @@ import numpy as np
 from isosphere.page.changes import arm_changes
 from isosphere.page.charts import Series, interval_chart, legend, line_chart
 from isosphere.page.markup import folded, listed, note, number, percent, section, table
-from isosphere.page.metrics import caption, metric_names
+from isosphere.page.metrics import metric_names
 from isosphere.page.recipes import differing, learned
 from isosphere.page.sources import Results, numbers
 from isosphere.recipes.tables import printed
-from isosphere.tables import PRIMARY, Difference, pooled, spread
+from isosphere.tables import PRIMARY, Difference, heading, pooled, spread
 
 Records = Sequence[dict[str, Any]]
 RATES = ("seed", "optimiser.lr", "optimiser.backbone_lr", "optimiser.class_lr")
@@ -73,7 +73,8 @@ def over_seeds(groups: dict[tuple[str, str], Records]) -> str:
         norms = [_mean(whole, name) for name in ("norm_mean", "norm_cv")]
         rows.append([cell, arm, f"{len(whole)}{diverged}", *shown, *norms])
     head = ["cell", "arm", "seeds", *metrics.values(), "mean norm", "coeff. of variation"]
-    return table(f"{caption(metrics)}, mean ± standard deviation over seeds", head, rows, words=2)
+    told = heading(metrics, [record for found in groups.values() for record in found])
+    return table(f"{told}, mean ± standard deviation over seeds", head, rows, words=2)
 
 
 def _mean(found: Sequence[dict[str, float]], name: str) -> str:
@@ -136,7 +137,8 @@ def differences(records: Records, arms: Sequence[str]) -> dict[str, list[Differe
 def differences_table(found: dict[str, list[Difference]]) -> str:
     """The pooled differences in points with their intervals."""
     rows = [
-        [f"{one.arm} - {one.than}", title, *[f"{100 * v:+.1f}" for v in (one.mean, one.low, one.high)],
+        [f"{one.arm} - {one.than}", title,
+         *["-" if v is None else f"{100 * v:+.1f}" for v in (one.mean, one.low, one.high)],
          f"{one.positive} of {len(one.cells)}", one.pairs]
         for title, its in found.items() for one in its
     ]  # fmt: skip
@@ -150,9 +152,11 @@ def differences_chart(found: dict[str, list[Difference]], arms: Sequence[str]) -
     groups: dict[str, list] = {}
     for metric, its in found.items():
         for one in its:
-            mean, low, high = (100 * value for value in (one.mean, one.low, one.high))
-            heading = f"{metric}, less {'no constraint' if one.than == 'none' else one.than}"
-            groups.setdefault(heading, []).append((one.arm, arms.index(one.arm), mean, low, high, f"{mean:+.1f}"))
+            # One pair has no interval: its point alone is drawn.
+            mean, low, high = (100 * (one.mean if v is None else v) for v in (one.mean, one.low, one.high))
+            place = f"{metric}, less {'no constraint' if one.than == 'none' else one.than}"
+            told = f"{mean:+.1f}" + " (one pair)" * (one.low is None)
+            groups.setdefault(place, []).append((one.arm, arms.index(one.arm), mean, low, high, told))
     title = "differences in points, pooled over cells, 95 % intervals"
     return interval_chart(title, list(groups.items()), level=0.0)
 

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 
 from isosphere.page.changes import comparisons
 from isosphere.page.markup import listed, number, percent, section, table
-from isosphere.page.metrics import NORMS, caption, metric_names
+from isosphere.page.metrics import NORMS, metric_names
 from isosphere.page.panels import curves_section, directions_section, norms_section
 from isosphere.page.recipes import value_of
 from isosphere.page.sources import Run
+from isosphere.tables import heading
 
 LAST_BATCH = "norms of the last training batch"
 
@@ -49,7 +50,8 @@ def metrics_section(runs: Sequence[Run]) -> str:
     watched = [run.name for run in runs if run.watched]
     if 0 < len(watched) < len(runs):
         told.append(f"{', '.join(watched)}: {LAST_BATCH}")
-    title = LAST_BATCH if len(watched) == len(runs) else caption(metrics)
+    found = [{"last": run.last, "tested": run.about.get("tested")} for run in runs if not run.watched]
+    title = LAST_BATCH if len(watched) == len(runs) else heading(metrics, found)
     return section("metrics", "Metrics", table(title, head, rows, words=2), listed(told), _missing(runs))
 
 

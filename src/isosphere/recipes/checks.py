@@ -24,3 +24,9 @@ def within(options: object, least: float, most: float, name: str, unit: str) -> 
 def shares(scale: tuple[float, float]) -> None:
     if not 0 < scale[0] <= scale[1] <= 1:
         raise ValueError(f"scale must be two shares of the area in order, not {scale}")
+
+
+def inside(options: object) -> None:
+    size, shorter = options.size, options.shorter
+    if size > shorter:
+        raise ValueError(f"size {size} needs shorter of at least {size}, say {-(-size * 9 // 8)}")

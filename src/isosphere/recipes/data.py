@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from isosphere.recipes.checks import at_least, shares
+from isosphere.recipes.checks import at_least, inside, shares
 
 
 @dataclass(frozen=True)
@@ -29,12 +29,15 @@ class Rendered:
 
 @dataclass(frozen=True)
 class Folder:
-    """Your own images: a folder of class folders, or a CSV of path,label[,split]."""
+    """Your own images: a folder of class folders (or train/ and test/ with these), or a CSV of path,label[,split]."""
 
     root: str = ""
     """The folder, or the CSV file."""
     train_fraction: float = 0.5
-    """Share of the classes to train on, in order of name; the rest is for testing. A CSV's split column wins."""
+    """Share of the classes to train on, in order of name; the rest is for testing. A given split (a CSV's split column,
+    or train/ and test/ folders) wins."""
+    allow_shared: bool = False
+    """Test on other images of the classes trained on, where the given split shares classes."""
     size: int = 227
     """Pixels a side that the network sees (App. B.1)."""
     shorter: int = 256
@@ -48,6 +51,7 @@ class Folder:
 
     def __post_init__(self) -> None:
         at_least(self, 1, "size", "shorter")
+        inside(self)
         shares(self.scale)
 
 
@@ -76,6 +80,7 @@ class Benchmark:
 
     def __post_init__(self) -> None:
         at_least(self, 1, "size", "shorter")
+        inside(self)
         at_least(self, 0, "held_out")
         shares(self.scale)
 
@@ -94,10 +99,10 @@ class Faces:
     """Move faces to ArcFace's template where there are landmarks (a landmarks.txt beside the images, CFP's fiducials);
     else, and for other sets, a central square is cut out."""
     fraction: float = 1.0
-    """Share of the shorter side that this square of a training photograph has; 0.52 for LFW's."""
+    """Share of the shorter side that this square has, of training photographs and of pairs of your own; LFW's: 0.52."""
     pairs: tuple[str, ...] = ("lfw", "agedb_30", "cfp_fp")
     """Verification sets: lfw, lfw_dev (its view 1, on which choices may be made), cfp_fp, cfp_ff, agedb_30, or any name
-    with a pack (name.bin) or list (name_pair.txt) of your own."""
+    with a pack (name.bin) or list (name_pair.txt) of your own; name:0.43 cuts its photographs to this fraction."""
     pairs_root: str = ""
     """The folder with their folders (lfw/, cfp/) or packs (lfw.bin)."""
     probes: str = ""
@@ -114,9 +119,13 @@ class Faces:
     def __post_init__(self) -> None:
         at_least(self, 1, "min_images")
         shares((self.fraction, 1.0))
-        taken = {"accuracy", "embeddings", "probes", "distractors", "rank1"}.intersection(self.pairs)
+        names = [place.partition(":")[0] for place in self.pairs]
+        taken = {"accuracy", "embeddings", "probes", "distractors", "rank1"}.intersection(names)
         if taken:
             raise ValueError(f"pairs cannot have the name {taken.pop()}, which is that of another measurement")
+        twice = [name for name in names if names.count(name) > 1]
+        if twice:
+            raise ValueError(f"pairs names {twice[0]} twice")
 
 
 @dataclass(frozen=True)
@@ -149,7 +158,8 @@ class Unlabelled:
     """Your own images without labels, or with class folders that serve evaluation alone."""
 
     root: str = ""
-    """A folder of images, or of class folders; of the latter every fifth image measures and is not trained on."""
+    """A folder of images, or of class folders; of the latter every fifth image (or those in test/, beside train/)
+    measures and is not trained on."""
     size: int = 64
     """Pixels a side that the network sees."""
     shorter: int = 72
@@ -165,6 +175,7 @@ class Unlabelled:
 
     def __post_init__(self) -> None:
         at_least(self, 1, "size", "shorter")
+        inside(self)
         shares(self.scale)
 
 

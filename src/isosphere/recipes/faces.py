@@ -1,8 +1,9 @@
-"""Recipes for faces: the rows of the paper's Tables 4 and 11, and a small one for the data at hand.
+"""Recipes for faces: the rows of the paper's Tables 4 and 11, a small one for LFW, and one for your own people.
 
 Claim: with cosine softmax heads SEC evens out the norms; the paper gains a few tenths of a point with it.
-Cost: `casia-*` has 16 epochs of CASIA-WebFace, 7.9 million images; `lfw-*` 60 epochs of some 6,400, 0.4 million.
-Command: `isosphere train casia-arcface-sec --data.root casia --data.pairs_root pairs`; for `lfw-*` see docs/faces.md.
+Cost: `casia-*` has 16 epochs of CASIA-WebFace, 7.9 million images; `lfw-*` 60 epochs of some 6,400, 0.4 million;
+`faces-*` 60 epochs of what you have.
+Command: `isosphere train casia-arcface-sec --data.root casia --data.pairs_root pairs`; docs/faces.md has the others.
 
 A name is set-head-arm. The face sets have no public classes for tuning, so strengths are the paper's (Table 11) for
 CASIA-WebFace; the relative form's are ours.
@@ -42,6 +43,15 @@ LFW = replace(
 )
 """A smoke test, not a result: a few thousand photographs of LFW's people with two or more, measured on CFP's pairs."""
 
+OWN = replace(
+    LFW,
+    data=Faces(min_images=2, align=False, pairs=("mine",)),
+    batches=Shuffled(size=32),
+    optimiser=replace(LFW.optimiser, lr=0.02),
+)
+"""For some hundred photographs or more, cut to the face, so that they are taken whole: small batches, and a learning
+rate to suit them. The pairs are your own, `mine_pair.txt` in data.pairs_root."""
+
 LATE = (3 / 16, 4 / 16)
 """Without a constraint for three epochs of sixteen, rising in the fourth (App. B.2)."""
 
@@ -62,11 +72,18 @@ def constraints(head: str) -> dict[str, Constraint]:
     }
 
 
+SETS = (
+    ("casia", "faces of CASIA-WebFace", CASIA),
+    ("lfw", "faces of LFW", LFW),
+    ("faces", "faces of your own people", OWN),
+)
+
 FACES = {
     f"{name}-{head}{suffix}": replace(
-        recipe, loss=loss, constraint=constraint, claim=f"faces of {title}, {head}: {SUFFIXES[suffix]}"
+        recipe, loss=loss, constraint=constraint, claim=f"{title}, {head}: {SUFFIXES[suffix]}"
     )
-    for name, title, recipe in (("casia", "CASIA-WebFace", CASIA), ("lfw", "LFW", LFW))
+    for name, title, recipe in SETS
     for head, loss in HEADS.items()
     for suffix, constraint in constraints(head).items()
+    if name != "faces" or (head in ("cosface", "arcface") and suffix in ("", "-sec"))
 }

@@ -10,6 +10,7 @@ import difflib
 import inspect
 import types
 import typing
+from collections.abc import Sequence
 from typing import Any
 
 
@@ -41,6 +42,7 @@ def from_dict(kind: Any, value: Any, where: str = "") -> Any:
 def override(recipe: Any, changes: dict[str, str]) -> Any:
     """The recipe with fields changed: {"loss.margin": "0.5", "loss": "Triplet"}; kinds are switched before fields."""
     values = to_dict(recipe)
+    fields = [field for field in _flat(values) if not field.endswith(".kind")]
     for path, text in sorted(changes.items(), key=lambda change: change[0].count(".")):
         *groups, name = path.split(".")
         owner, node = type(recipe), values
@@ -49,7 +51,7 @@ def override(recipe: Any, changes: dict[str, str]) -> Any:
             node = node[group]
             if owner is None:
                 raise RecipeError(f"{path}: {group} has no fields")
-        hint = _hints(owner)[_known(owner, name, path)]
+        hint = _hints(owner)[_known(owner, name, path, () if groups else fields)]
         if any(dataclasses.is_dataclass(choice) for choice in _choices(hint)):
             node[name] = {"kind": text}
         else:
@@ -93,12 +95,14 @@ def _choices(kind: Any) -> list[Any]:
     return [kind]
 
 
-def _known(owner: type, name: str, path: str) -> str:
+def _known(owner: type, name: str, path: str, inner: Sequence[str] = ()) -> str:
+    """The name if the owner has such a field; else an error with one like it, or those of its groups with this name."""
     names = list(_hints(owner))
     if name not in names:
-        near = difflib.get_close_matches(name, names, n=1)
-        hint = f"; did you mean {near[0]}?" if near else f"; {owner.__name__} has {', '.join(names) or 'no fields'}"
-        raise RecipeError(f"{path}: no such field{hint}")
+        near = [field for field in inner if field.endswith(f".{name}")]
+        near = " or ".join(near or difflib.get_close_matches(name, names, n=1))
+        hint = f"did you mean {near}?" if near else f"{owner.__name__} has {', '.join(names) or 'no fields'}"
+        raise RecipeError(f"{path}: no such field; {hint}")
     return name
 
 

@@ -1,9 +1,11 @@
 """Embeddings of a whole image set, shared out over the ranks, and the exam on them; trained runs read back."""
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,7 +20,8 @@ from isosphere.metrics.faces import mirror_averaged
 from isosphere.recipes import options, schema
 from isosphere.sphere import norms
 from isosphere.train import build, distributed, state
-from isosphere.train.exams import Exam, Frozen, Images, Retrieval, View
+from isosphere.train.exams import Exam, Frozen, Images, Retrieval, View, tested
+from isosphere.train.journal import ANY_NAME
 from isosphere.train.views import build_exam, build_test_view, open_images
 
 
@@ -86,39 +89,69 @@ def half_precision(loop: schema.Loop, device: torch.device) -> torch.dtype | Non
     return torch.bfloat16 if loop.precision == "bfloat16" or (loop.precision == "auto" and able) else None
 
 
+def workers(loop: schema.Loop) -> int:
+    """Processes that decode images, as many as the recipe asks for, but no more than there are cores for them."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(loop.workers, cores)
+
+
 # ---------------------------------------------------------------- trained runs
 
 
 @dataclass(frozen=True)
 class Trained:
-    """A model read back from its run folder, with what it needs to see images."""
+    """A model read back from its run folder, with what it needs to see images, and the classes it was trained on."""
 
     recipe: schema.Recipe
     model: nn.Module
     device: torch.device
+    classes: list[str]
+    images: int | None  # how many it was trained on; an older checkpoint does not tell
 
 
 def load_run(folder: Path, device: str = "auto") -> Trained:
-    """The trained model of a run folder."""
+    """The trained model of a run folder; paths in its recipe are seen from here, else from a folder above it."""
     saved = state.load(folder / state.CHECKPOINT)
     recipe = options.from_dict(schema.Recipe, saved["recipe"])
+    recipe = replace(recipe, data=_found_again(recipe.data, folder))
     # The checkpoint holds all weights, so the pretrained file may be gone.
     model = build.build_model(replace(recipe.model, weights=None))
     state.put(model, saved["model"])
     chosen = distributed.pick_device(device)
-    return Trained(recipe, model.to(chosen).eval(), chosen)
+    return Trained(recipe, model.to(chosen).eval(), chosen, saved["classes"], saved.get("images"))
 
 
-def measure_run(trained: Trained, root: str | None = None) -> dict[str, float]:
-    """The metrics of a trained run in its own exam, or in retrieval among all classes of a folder or CSV."""
+def _found_again(data: schema.Data, folder: Path) -> schema.Data:
+    """The data with relative paths that are not here, but in a folder above the run, as seen from there."""
+    places = {name: getattr(data, name, "") for name in state.PLACES}
+    found = {
+        name: next((str(base / path) for base in folder.resolve().parents if (base / path).exists()), path)
+        for name, path in places.items()
+        if isinstance(path, str) and path and not Path(path).exists()
+    }
+    return replace(data, **found)
+
+
+def measure_run(trained: Trained, root: str | None = None) -> dict[str, Any]:
+    """A trained run in its own exam, or in retrieval among all classes of a folder or CSV.
+
+    Returns the metrics as `last`, and as `tested` what the images are to the run.
+    """
+    data = trained.recipe.data
     if root is None:
-        exam = build_exam(trained.recipe.data, trained.device)
+        try:
+            exam = build_exam(data, trained.device)
+        except FileNotFoundError as error:
+            field = "pairs_root" if isinstance(data, schema.Faces) else "root"
+            told = f"{error} (seen from {Path.cwd()} and from above the run)"
+            raise FileNotFoundError(f"{told}; say where it is now with --data.{field}") from error
+        told = tested(exam, trained.classes, trained.images)
     else:
         images = open_images(root)
         if len(images.classes) < 2:
             raise ValueError(f"{root} holds one class only: there is nothing to retrieve among")
-        exam = Retrieval(images, build_test_view(trained.recipe.data))
-    return take(exam, partial(embed_shown, trained), True, trained.recipe.seed)[0]
+        exam, told = Retrieval(images, build_test_view(data)), f"all classes of {root}"
+    return {"last": take(exam, partial(embed_shown, trained), True, trained.recipe.seed)[0], "tested": told}
 
 
 def probe_run(trained: Trained, lrs: tuple[float, ...]) -> dict[float, dict[str, float]]:
@@ -134,9 +167,9 @@ def embed_shown(trained: Trained, images: Images, view: View | None, how: str = 
     console = Console(stderr=True)
     with Progress(*Progress.get_default_columns(), MofNCompleteColumn(), console=console) as progress:
         bar = progress.add_task("embedding", total=len(images))
-        workers, dtype = trained.recipe.loop.workers, half_precision(trained.recipe.loop, trained.device)
-        tick = partial(progress.advance, bar)
-        return embed(trained.model, images, view, trained.device, workers, autocast=dtype, tick=tick, how=how)
+        loop, tick = trained.recipe.loop, partial(progress.advance, bar)
+        dtype = half_precision(loop, trained.device)
+        return embed(trained.model, images, view, trained.device, workers(loop), autocast=dtype, tick=tick, how=how)
 
 
 def embed_files(trained: Trained, root: str, out: Path) -> list[Path]:
@@ -168,5 +201,5 @@ def _write(out: Path, images: ImageSet, embeddings: Tensor) -> list[Path]:
     np.save(labels, images.labels.numpy())
     rows = zip(images.paths, images.labels.tolist(), strict=True)
     lines = [f"{path}\t{images.classes[label]}\n" for path, label in rows]
-    paths.write_text("".join(lines), encoding="utf-8")
+    paths.write_text("".join(lines), **ANY_NAME)
     return [out, labels, paths]

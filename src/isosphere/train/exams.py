@@ -1,12 +1,15 @@
 """What a run is examined on: retrieval among unseen classes, verification of faces, frozen features.
 
 An exam is taken in two parts. `look` embeds what it needs, which all ranks share out; `measure` makes metrics of that
-on one of them. `headline` is the metric by which a run is told in a line.
+on one of them. `headline` is the metric by which a run is told in a line. `tested` says what the images are to a model.
 """
 
+import os
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import ClassVar
 
 import torch
@@ -15,7 +18,7 @@ from rich.progress import Progress
 from torch import Tensor
 
 from isosphere.data.faces import Pairs
-from isosphere.data.images import ImageSet
+from isosphere.data.images import ImageSet, some
 from isosphere.data.packed import PackedSet
 from isosphere.metrics import clustering_metrics, retrieval_metrics
 from isosphere.metrics.faces import (
@@ -51,7 +54,7 @@ def bar(title: str, total: int) -> Iterator[Callable[[int, int], None]]:
 
 @dataclass(frozen=True)
 class Retrieval:
-    """Recall@K, MAP@R, and at the end NMI and F1, of images whose classes were not trained on."""
+    """Recall@K, MAP@R, and at the end NMI and F1, of images, as a rule of classes that were not trained on."""
 
     images: Images
     view: View | None
@@ -84,6 +87,17 @@ class Faces:
     probes: ImageSet | None = None
     distractors: ImageSet | None = None
     headline: ClassVar[str] = "accuracy"
+
+    def __post_init__(self) -> None:
+        for pairs in self.pairs:
+            if pairs.same.all() or not pairs.same.any():
+                kind = "one person" if pairs.same.all() else "two people"
+                raise ValueError(f"{pairs.name}: all {len(pairs)} pairs are of {kind}, but both kinds are needed")
+
+    @property
+    def sets(self) -> list[ImageSet]:
+        """Those with the people who are verified and identified."""
+        return [pairs.images for pairs in self.pairs] + ([self.probes] if self.probes is not None else [])
 
     @property
     def images(self) -> ImageSet:
@@ -188,3 +202,42 @@ class Unexamined:
 
 
 Exam = Retrieval | Faces | Frozen | Unexamined
+
+
+# ---------------------------------------------------------------- what is tested, and what was trained on
+
+
+def tested(exam: Exam, classes: Sequence[str], images: int | None = None) -> str:
+    """What the exam's images are to a model that was trained on these classes, and on so many images if known."""
+    if isinstance(exam, Unexamined):
+        return "the images trained on"
+    if isinstance(exam, Frozen):
+        parted = "test images, parted otherwise than in training: some may have been trained on"
+        return parted if images not in (None, len(exam.train)) else "test images, not trained on"
+    sets = exam.sets if isinstance(exam, Faces) else [exam.images]
+    names = {name for images in sets for name in images.classes}
+    shared = f"{len(names.intersection(classes))} of {len(names)}"
+    if names.isdisjoint(classes):
+        return "test images, not trained on" if isinstance(exam, Faces) else "test classes, never seen in training"
+    told = "people have the name of one trained on" if isinstance(exam, Faces) else "classes were trained on"
+    return f"test images; {shared} {told}"
+
+
+def refuse_trained(people: ImageSet, exam: Faces) -> None:
+    """Refuse to train on photographs that the exam shows, and warn of people who have the name of one in it."""
+    folder = cache(os.path.realpath)  # a data set has few folders and many files
+    shown = {
+        (folder(os.path.dirname(path)), os.path.basename(path)): images.classes[label]
+        for images in exam.sets
+        for path, label in zip(images.paths or (), images.labels.tolist(), strict=False)
+    }
+    trained = ((folder(os.path.dirname(path)), os.path.basename(path)) for path in getattr(people, "paths", None) or ())
+    met = [shown[file] for file in trained if file in shown]
+    how = "list their names, one a line, in a file that --data.exclude names"
+    if met:
+        told = f"{len(met)} of {len(shown)} photographs to test on are among those to train on"
+        raise ValueError(f"{told}, of {some(dict.fromkeys(met))}; {how}")
+    alike = [name for name in dict.fromkeys(shown.values()) if name in set(people.classes)]
+    if alike:
+        told = f"{len(alike)} people to test on have the name of one to train on: {some(alike)}"
+        warnings.warn(f"{told}; if they are the same, {how}", stacklevel=2)

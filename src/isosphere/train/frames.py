@@ -34,15 +34,15 @@ def square(fraction: float) -> alignment.FaceView:
     return replace(alignment.FaceView(), fraction=fraction) if fraction < 1 else alignment.WHOLE
 
 
-def parse_place(place: str, field: str) -> tuple[str, alignment.FaceView]:
-    """`lfw/singles.csv:0.52` -> the place and the square of that share; without a share photographs are taken whole."""
+def parse_place(place: str, field: str) -> tuple[str, alignment.FaceView | None]:
+    """`lfw/singles.csv:0.52` -> the place and the square of that share, or None without a share."""
     path, colon, share = place.rpartition(":")
     if not colon or Path(place).exists():
-        return place, alignment.WHOLE
+        return place, None
     try:
         fraction = float(share)
     except ValueError:
-        return place, alignment.WHOLE
+        return place, None
     if not 0 < fraction <= 1:
         raise ValueError(f"data.{field} {place} asks for {share} of the shorter side: a share is above 0 and at most 1")
     return path, square(fraction)

@@ -15,9 +15,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from isosphere.monitor import recorded, turn_figures
 from isosphere.recipes import options, schema
 
 THUMBNAILS = 2**25  # bytes of test images in memory that are kept for galleries
+ANY_NAME = {"encoding": "utf-8", "errors": "surrogateescape"}  # of files, also one that is not UTF-8
 LABELS = {"recall@1": "R@1", "map@r": "MAP@R", "accuracy": "accuracy", "knn": "k-NN"}
 
 
@@ -40,7 +42,7 @@ class Journal:
             TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
             TimeRemainingColumn(), TextColumn("{task.fields[note]}"), console=self.console, disable=not active,
         )  # fmt: skip
-        self.bar = self.progress.add_task(folder.name, total=loop.steps, completed=resumed_at or 0, note="")
+        self.bar = self.progress.add_task(escape(folder.name), total=loop.steps, completed=resumed_at or 0, note="")
         if not active:
             return
         folder.mkdir(parents=True, exist_ok=True)
@@ -69,7 +71,7 @@ class Journal:
             self.events.close()
 
     def write(self, step: int, kind: str, values: dict[str, float]) -> None:
-        """Append one line; `kind` is "train" or "test"."""
+        """Append one line; `kind` is "train", "test" or "turn"."""
         self._append({"step": step, "kind": kind, **values})
         for name, value in values.items() if self.events is not None else ():
             self.events.add_scalar(f"{kind}/{name}", value, step)
@@ -102,11 +104,16 @@ class Journal:
         folder.mkdir(exist_ok=True)
         arrays = {"indices": indices.numpy(), "norms": norms.cpu().numpy()}
         now, before = directions.float().cpu().numpy(), folder / f"directions-{step - every:07d}.npy"
-        if before.is_file():
+        since = folder / f"step-{step - every:07d}.npz"
+        if before.is_file() and since.is_file():
             # The chord keeps small angles exact, where the arc cosine of a product near 1 does not.
             chords = np.linalg.norm(now - np.load(before), axis=1)
             arrays["angles"] = np.degrees(2 * np.arcsin(np.minimum(chords / 2, 1))).astype(np.float32)
             arrays["since"] = np.array(step - every)
+            lengths = np.load(since)["norms"]
+            figures = {"norm_mean": float(lengths.mean()), "norm_variance": float(lengths.var())}
+            figures |= turn_figures(torch.from_numpy(lengths), torch.from_numpy(arrays["angles"]))  # in degrees
+            self.write(step, "turn", {"since": step - every, **recorded(figures)})
         np.savez_compressed(folder / f"step-{step:07d}.npz", **arrays)
         np.save(folder / f"directions-{step:07d}.npy", now)
         # Two are kept, for a run that is resumed from a checkpoint before this snapshot; all would be large.
@@ -125,7 +132,7 @@ class Journal:
         paths = getattr(images, "images", images).paths
         if paths is not None:
             lines = [below(Path(path), Path(self.recipe.data.root)) for path in paths]
-            (self.folder / "test_paths.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+            (self.folder / "test_paths.txt").write_text("\n".join(lines) + "\n", **ANY_NAME)
         elif images.pixels is not None and images.pixels.numel() <= THUMBNAILS:
             np.savez_compressed(self.folder / "test_thumbnails.npz", pixels=images.pixels.cpu().numpy())
 
@@ -141,13 +148,16 @@ class Journal:
         lines = (self.folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines() if self.active else ()
         return [entry for entry in map(json.loads, lines) if entry["kind"] == kind]
 
-    def result(self, last: dict[str, float], seconds: float, headline: str, deviation: str = "") -> dict[str, Any]:
+    def result(
+        self, last: dict[str, float], seconds: float, headline: str, tested: str, deviation: str = ""
+    ) -> dict[str, Any]:
         """Write and return result.json: the last evaluation, the best (picked on test: an oracle), and the run."""
         best = max(self.entries("test"), key=lambda entry: entry[headline])
         result = {
             "recipe": options.to_dict(self.recipe),
             "last": last,
             "oracle": best,
+            "tested": tested,  # what the images are to the model
             "seconds": round(seconds, 2),
             "deviation": deviation,  # how a benchmark's copy differs from the original
             **self.environment,

@@ -24,7 +24,7 @@ from isosphere.monitor import Episodes, proxy_power, recorded
 from isosphere.recipes import schema
 from isosphere.recipes.losses import ArcFace, CosFace, NormFace, NTXent, PairLoss, SphereFace
 from isosphere.sphere import directions, norms
-from isosphere.train import build, distributed, evaluate, state
+from isosphere.train import build, distributed, evaluate, exams, state
 from isosphere.train.capture import CapturedStep, CompiledView
 from isosphere.train.exams import Images, View
 from isosphere.train.journal import Journal
@@ -54,7 +54,9 @@ def train(run: Run, folder: Path, resume: bool = False) -> dict[str, Any]:
         last = _train(run, journal, caught)
         journal.advance(run.step)
         seconds = run.seconds + time.monotonic() - run.started
-        return journal.result(last, seconds, run.views.exam.headline, run.views.deviation) if journal.active else {}
+        views = run.views
+        tested = exams.tested(views.exam, views.train.classes, len(views.train))
+        return journal.result(last, seconds, views.exam.headline, tested, views.deviation) if journal.active else {}
 
 
 def prepare(recipe: schema.Recipe, device: torch.device, before: Run | None = None) -> Run:
@@ -180,14 +182,14 @@ def training_feed(run: Run) -> Iterator[Batch]:
     """This rank's part of every global batch that is left to train on, in order."""
     todo, pin = range(run.step, run.loop.steps), run.device.type == "cuda"
     feed = loader(
-        run.views.train, run.batches, run.views.train_view, todo, run.loop.workers, run.recipe.seed, pin
+        run.views.train, run.batches, run.views.train_view, todo, evaluate.workers(run.loop), run.recipe.seed, pin
     )
     return (batch._replace(labels=batch.indices) for batch in feed) if run.views.unlabelled else feed
 
 
 def _embed(run: Run, images: Images, view: View | None, how: str = "embeddings") -> Tensor:
     dtype = evaluate.half_precision(run.loop, run.device)
-    return evaluate.embed(run.model, images, view, run.device, run.loop.workers, autocast=dtype, how=how)
+    return evaluate.embed(run.model, images, view, run.device, evaluate.workers(run.loop), autocast=dtype, how=how)
 
 
 def _evaluate(run: Run, journal: Journal, final: bool = False, write: bool = True) -> dict[str, float]:

@@ -76,7 +76,7 @@ class Results:
         return [record | {"seed": record["recipe"]["seed"]} for record in self.records["runs"]]
 
     def add(self, kind: str, folder: Path, result: dict[str, Any], **about: Any) -> dict[str, Any]:
-        """Keep a finished run, with the course of its norms and tests, and write the file."""
+        """Keep a finished run, with the course of its norms, tests and turns, and write the file."""
         recipe = json.loads(json.dumps(result["recipe"]))
         for group, name in PLACES:
             if recipe[group].get(name):
@@ -85,7 +85,8 @@ class Results:
         lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
         names = ("step", "loss", "norm_mean", "norm_variance")
         record["norms"] = [[line[name] for name in names] for line in lines if line["kind"] == "train"]
-        record["tests"] = [{k: v for k, v in line.items() if k != "kind"} for line in lines if line["kind"] == "test"]
+        for name, of in (("tests", "test"), ("turns", "turn")):
+            record[name] = [{k: v for k, v in line.items() if k != "kind"} for line in lines if line["kind"] == of]
         if kind == "runs":  # one that was tuned otherwise gives way
             place = [about[name] for name in about] + [recipe["seed"]]
             self.records[kind] = [

@@ -86,6 +86,7 @@ def capture(run: "Run") -> dict[str, Any]:
         "finished": run.step == run.loop.steps,
         "seconds": run.seconds + time.monotonic() - run.started,
         "classes": run.views.train.classes,
+        "images": len(run.views.train),
         "model": run.model.state_dict(),
         "criterion": sharded.whole_state(run.criterion),
         "constraint": {} if run.constraint is None else run.constraint.state_dict(),

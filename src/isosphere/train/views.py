@@ -8,6 +8,7 @@ import torch
 
 from isosphere.data import alignment, cifar, faces, retrieval
 from isosphere.data.images import ImageSet, lines, readable_images, some, split_classes
+from isosphere.data.lists import subfolders
 from isosphere.data.packed import PackedSet, pack
 from isosphere.data.transforms import ShiftView, TestView, TrainView
 from isosphere.data.two_views import ContrastiveView
@@ -63,7 +64,7 @@ def build_test_view(data: schema.Data) -> View | None:
 
 
 def open_images(root: str, flat: bool = False) -> ImageSet:
-    """A folder of class folders, or a CSV of path,label[,split]; with `flat` also a folder of images alone."""
+    """A folder of class folders or of their split, or a CSV; with `flat` also a folder of images alone."""
     if not root:
         kind = "images or of class folders" if flat else "class folders"
         raise ValueError(f"data.root is empty: name a folder of {kind} (./photos if it has that name) or a CSV")
@@ -72,7 +73,7 @@ def open_images(root: str, flat: bool = False) -> ImageSet:
         raise FileNotFoundError(f"no such folder or file: {root}")
     if path.is_file():
         return ImageSet.csv(path)
-    if flat and not any(entry.is_dir() and entry.name[0] != "." for entry in path.iterdir()):
+    if flat and not subfolders(path):
         return ImageSet.flat(path)
     return ImageSet.folder(path)
 
@@ -89,7 +90,7 @@ def _rendered(data: schema.Rendered, device: torch.device) -> Views:
 
 def _folder(data: schema.Folder, device: torch.device) -> Views:
     images = readable_images(open_images(data.root), data.skip_unreadable)
-    train, test = split_classes(images, data.train_fraction)
+    train, test = split_classes(images, data.train_fraction, allow_shared=data.allow_shared)
     train_view = TrainView(data.size, data.shorter, data.scale, flip=data.flip)
     exam = exams.Retrieval(test, build_test_view(data))
     return Views(train, train_view, build_test_view(data), exam, images.deviation)
@@ -128,6 +129,7 @@ def _faces(data: schema.Faces, device: torch.device) -> Views:
     if len(people.classes) < 2:
         raise ValueError(f"{data.root} leaves one person to train on, {people.classes[0]}: two or more are needed")
     exam, deviations = _face_exam(data, device)
+    exams.refuse_trained(people, exam)
     source = Source(people, Path(data.root), square(data.fraction))
     train = framed([source], data.align, device, data.skip_unreadable)
     return Views(train, faces.FlipView(), None, exam, "; ".join(filter(None, [train.deviation, *deviations])))
@@ -141,15 +143,15 @@ def _face_exam(data: schema.Faces, device: torch.device) -> tuple[exams.Faces, l
         raise ValueError(f"data.pairs is empty: name at least one of {', '.join(faces.SETS)}")
     if bool(data.probes) != bool(data.distractors):
         raise ValueError("data.probes and data.distractors go together: who is to be identified, and among whom")
-    pairs = [_folded(faces.verification(name, data.pairs_root, data.allow_missing)) for name in data.pairs]
+    pairs = [_folded(_pairs(place, data)) for place in data.pairs]
     probes = [_source(data.probes, "probes")] if data.probes else []
     others = [_source(place, "distractors") for place in data.distractors]
     if probes and int(torch.bincount(probes[0].images.labels).max()) < 2:
         raise ValueError(f"{data.probes} has no person with two photographs: none can be identified by the other")
 
-    sets: dict[tuple[str, ...], ImageSet] = {}
+    sets: dict[tuple, ImageSet] = {}
     for number, found in enumerate(pairs):
-        key = tuple(found.images.paths or (found.name,))
+        key = (found.view, *(found.images.paths or (found.name,)))
         if key not in sets:  # CFP's two protocols are of the same images
             sets[key] = framed([Source(found.images, found.home, found.view)], data.align, device)
         pairs[number] = changed(found, images=sets[key])
@@ -158,6 +160,17 @@ def _face_exam(data: schema.Faces, device: torch.device) -> tuple[exams.Faces, l
     )
     told = [one.deviation for one in (*pairs, *sets.values(), asked, among) if one is not None]
     return exams.Faces(tuple(pairs), asked, among), told
+
+
+def _pairs(place: str, data: schema.Faces) -> faces.Pairs:
+    """The pairs `name` or `name:share`; photographs of one's own are cut as those trained on if there is no share."""
+    name, view = parse_place(place, "pairs")
+    found = faces.verification(name, data.pairs_root, data.allow_missing)
+    if found.images.paths is None:
+        if view is not None:
+            raise ValueError(f"data.pairs {place}: {name} is a pack, whose faces are cut already; leave out the share")
+        return found
+    return changed(found, view=view or (found.view if name in faces.SETS else square(data.fraction)))
 
 
 def _folded(pairs: faces.Pairs) -> faces.Pairs:
@@ -171,9 +184,9 @@ def _folded(pairs: faces.Pairs) -> faces.Pairs:
 
 
 def _source(place: str, field: str) -> Source:
-    """Probes or distractors; these may also lie in one folder, as nobody asks who they are."""
+    """Probes or distractors, whole without a share; these may also lie in one folder, as nobody asks who they are."""
     path, view = parse_place(place, field)
-    return Source(open_images(path, flat=field == "distractors"), Path(path), view)
+    return Source(open_images(path, flat=field == "distractors"), Path(path), view or alignment.WHOLE)
 
 
 # ---------------------------------------------------------------- without labels
@@ -200,7 +213,7 @@ def _unlabelled(data: schema.Unlabelled, device: torch.device) -> Views:
 
 
 def _parted(images: ImageSet, share: float) -> tuple[ImageSet, ImageSet]:
-    """Of each class this share apart, evenly in the set's order and never the first; a CSV's split column wins."""
+    """Of each class this share apart, evenly in the set's order and never the first; a given split wins."""
     if images.splits is not None:
         apart = torch.tensor([split == "test" for split in images.splits])
     else:

@@ -1,0 +1,187 @@
+"""Image files and their classes, as folders and CSVs list them; nothing is decoded here."""
+
+import csv
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+EXTENSIONS = {
+    ".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".pbm",
+}  # fmt: skip
+UNREAD = {".heic", ".heif", ".avif", ".jxl", ".jp2", ".raw", ".dng", ".cr2", ".cr3", ".nef", ".arw", ".psd", ".svg"}
+ENDINGS = ", ".join(sorted(EXTENSIONS))
+SIDES = {
+    "train": "train", "training": "train",
+    "test": "test", "testing": "test", "val": "test", "valid": "test", "validation": "test",
+}  # fmt: skip
+ALIASES = {"filename": "path", "file": "path", "image": "path", "class": "label"}
+
+
+class Listed(NamedTuple):
+    """Files, the class of each, all classes, "train" or "test" for each where told, and what was left out."""
+
+    paths: list[str]
+    labels: list[str]
+    classes: set[str]
+    splits: list[str] | None = None
+    left_out: str = ""
+
+
+def class_folders(root: Path, may_be_empty: Callable[[str], bool]) -> Listed:
+    """Images of root/class/, or of root/train/class/ and root/test/class/ where there are just these two folders."""
+    if not root.is_dir():
+        raise ValueError(f"{root} is not a folder; give a folder that holds one folder of images per class")
+    names = subfolders(root)
+    if not names:
+        raise ValueError(f"{root} holds no class folder; give a folder that holds one folder of images per class")
+    sides = {SIDES.get(name.lower(), name): root / name for name in names}
+    given = len(names) == 2 and sides.keys() == {"train", "test"} and all(map(subfolders, sides.values()))
+    places = [(side, sides[side]) for side in ("train", "test")] if given else [("", root)]
+    paths, labels, splits, classes = [], [], [], set()
+    left = _beside(root) if given else Counter()
+    for side, place in places:
+        found, its_left = _classes(place, may_be_empty)
+        for name, files in found.items():
+            paths += files
+            labels += [name] * len(files)
+            splits += [side] * len(files)
+        classes.update(found)
+        left += its_left
+    return Listed(paths, labels, classes, splits if given else None, _left_out(left))
+
+
+def flat_folder(root: Path) -> Listed:
+    """Images directly in a folder, as one class that has its name."""
+    files, others, _ = _inside(root)
+    if not files:
+        raise ValueError(f"{root} holds no file that ends in {ENDINGS} ({others.total()} others)")
+    return Listed(files, [root.name] * len(files), {root.name}, None, _left_out(_unread(others)))
+
+
+def csv_rows(path: Path) -> Listed:
+    """Images that a CSV lists in the columns path,label[,split]; others are ignored."""
+    if not path.is_file():
+        raise ValueError(f"{path} is not a file; give a CSV with the columns path,label[,split]")
+    if path.suffix.lower() in EXTENSIONS | UNREAD:
+        raise ValueError(f"{path} is one image; give a folder of images, or a CSV with the columns path,label[,split]")
+    try:
+        with open(path, newline="", encoding="utf-8-sig") as file:
+            reader = csv.DictReader(file)
+            told = [name.strip() for name in reader.fieldnames or []]
+            lower = [name.lower() for name in told]
+            columns = [name if ALIASES.get(name) in lower else ALIASES.get(name, name) for name in lower]
+            reader.fieldnames = columns
+            rows = [(reader.reader.line_num, row) for row in reader]  # the outer count stops at blank lines
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(f"{path} is not a CSV in UTF-8 ({error}); give path,label[,split] in UTF-8") from error
+    wanted = [name for name in ("path", "label", "split") if name in columns]
+    if wanted[:2] != ["path", "label"] or any(columns.count(name) > 1 for name in wanted):
+        raise ValueError(f"{path} has the columns {','.join(told) or '(none)'}; they must be path,label[,split]")
+    if not rows:
+        raise ValueError(f"{path} lists no image")
+    lines: dict[str, int] = {}  # of each file
+    for line, row in rows:
+        if None in row or not all(row[name] for name in wanted):  # None holds what is beyond the last column
+            raise ValueError(f"{path}: row {line} does not fill the columns {','.join(told)}")
+        if row.get("split", "train").lower() not in SIDES:
+            raise ValueError(f"{path}: row {line} has the split {row['split']!r}; it must be train or test")
+        first = lines.setdefault(os.path.normpath(path.parent / row["path"]), line)
+        if first != line:
+            raise ValueError(f"{path}: rows {first} and {line} both list {row['path']}; list each file once")
+    paths = [str(path.parent / row["path"]) for _, row in rows]
+    missing = [name for name in paths if not Path(name).is_file()]
+    if missing:
+        raise ValueError(f"{path}: {len(missing)} of {len(paths)} files are missing: {some(missing)}")
+    labels = [row["label"] for _, row in rows]
+    splits = [SIDES[row["split"].lower()] for _, row in rows] if "split" in wanted else None
+    return Listed(paths, labels, set(labels), splits)
+
+
+def subfolders(root: Path) -> list[str]:
+    """The folders in a folder, in order of name, without hidden ones and those that macOS leaves in archives."""
+    return ordered(_inside(root)[2])
+
+
+def ordered(names: Iterable[str]) -> list[str]:
+    """Names in order; in numeric order where all of them are numbers."""
+    names = sorted(names)
+    return sorted(names, key=int) if all(name.isdecimal() for name in names) else names
+
+
+def some(names: Iterable[str], limit: int = 10) -> str:
+    """The names in one line, cut after a few."""
+    names = list(names)
+    return ", ".join(names[:limit]) + (f" and {len(names) - limit} more" if len(names) > limit else "")
+
+
+def _classes(root: Path, may_be_empty: Callable[[str], bool]) -> tuple[dict[str, list[str]], Counter[str]]:
+    """The images of each class folder, and how many images are left out, by the reason."""
+    found, left, empty, deeper, unfit = {}, _beside(root), [], 0, 0
+    for name in subfolders(root):
+        found[name], others, inner = _inside(root / name)
+        deeper += sum(_count(root / name / folder) for folder in inner)
+        left += _unread(others)
+        if not found[name] and not may_be_empty(name):
+            empty.append(name)
+            unfit += others.total()
+    if empty:
+        told = f"{len(empty)} of {len(found)} class folders of {root} hold no image: {some(empty)}"
+        told += f"; {unfit} files in them do not end in {ENDINGS}" if unfit else ""
+        if deeper:
+            repair = "give the folder right above the class folders, or one with just a train/ and a test/ of them"
+            raise ValueError(f"{told}; {deeper} images lie deeper: {repair}")
+        raise ValueError(f"{told}; fill or remove them")
+    return found, left + Counter({"deeper than in a class folder": deeper})
+
+
+def _beside(root: Path) -> Counter[str]:
+    files, others, _ = _inside(root)
+    return Counter({"beside the class folders": len(files)}) + _unread(others)
+
+
+def _inside(folder: Path) -> tuple[list[str], Counter[str], list[str]]:
+    """Directly in a folder: its images in order of name, the endings of its other files, the names of its folders."""
+    images, others, folders = [], Counter(), []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if not _seen(entry.name):
+                continue
+            if entry.is_dir():
+                folders.append(entry.name)
+            elif _is_image(entry.name):
+                images.append(entry.path)
+            else:
+                others[_ending(entry.name)] += 1
+    return sorted(images), others, folders
+
+
+def _count(folder: Path) -> int:
+    """Images in a folder and all that are in it."""
+    count = 0
+    for _, folders, files in os.walk(folder):
+        folders[:] = filter(_seen, folders)
+        count += sum(_seen(file) and _is_image(file) for file in files)
+    return count
+
+
+def _unread(others: Counter[str]) -> Counter[str]:
+    return Counter({f"that end in {ending}": others[ending] for ending in sorted(UNREAD & others.keys())})
+
+
+def _left_out(counts: Counter[str]) -> str:
+    told = ", ".join(f"{count} {where}" for where, count in counts.items())
+    return f"{counts.total()} images are left out: {told}" if told else ""
+
+
+def _seen(name: str) -> bool:
+    return name[0] != "." and name != "__MACOSX"
+
+
+def _is_image(name: str) -> bool:
+    return _ending(name) in EXTENSIONS
+
+
+def _ending(name: str) -> str:
+    return os.path.splitext(name)[1].lower()

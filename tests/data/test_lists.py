@@ -1,0 +1,93 @@
+"""Folders as people have them: given splits, images in the wrong place, files of other kinds."""
+
+import warnings
+
+import pytest
+
+from isosphere.data.images import ImageSet, readable_images, split_classes
+
+
+def fill(root, *names):
+    for name in names:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(b"never decoded here")
+
+
+@pytest.mark.parametrize(("train", "test"), [("train", "test"), ("Training", "Validation"), ("TRAIN", "val")])
+def test_train_and_test_folders_are_a_split(tmp_path, train, test):
+    fill(tmp_path, f"{train}/b/1.jpg", f"{train}/a/1.jpg", f"{train}/a/2.jpg", f"{test}/c/3.jpg", f"{test}/a/4.jpg")
+    fill(tmp_path, "labels.txt", ".cache/x.jpg", "__MACOSX/train/._1.jpg")
+    images = ImageSet.folder(tmp_path)
+    told = [
+        (images.paths[i].removeprefix(f"{tmp_path}/"), images.classes[images.labels[i]], images.splits[i])
+        for i in range(len(images))
+    ]
+    assert images.classes == ["a", "b", "c"] and images.deviation == ""
+    assert told == [
+        (f"{train}/a/1.jpg", "a", "train"), (f"{train}/a/2.jpg", "a", "train"), (f"{train}/b/1.jpg", "b", "train"),
+        (f"{test}/a/4.jpg", "a", "test"), (f"{test}/c/3.jpg", "c", "test"),
+    ]  # fmt: skip
+    with pytest.raises(ValueError, match="1 classes are in both train and test: a; .*add --data.allow_shared true"):
+        split_classes(images)
+    trained, tested = split_classes(images, allow_shared=True)
+    assert trained.classes == ["a", "b"] and tested.classes == ["a", "c"] and len(trained) == 3 and len(tested) == 2
+
+
+def test_other_folders_are_no_split(tmp_path):
+    fill(tmp_path, "train/1.jpg", "test/2.jpg")  # classes of these names: locomotives, and exams
+    assert ImageSet.folder(tmp_path).splits is None
+    fill(tmp_path / "three", "train/a/1.jpg", "val/a/2.jpg", "test/a/3.jpg")
+    told = "3 of 3 class folders of .*three hold no image: test, train, val; 3 images lie deeper: give the folder right"
+    with pytest.raises(ValueError, match=told):
+        ImageSet.folder(tmp_path / "three")
+
+
+def test_images_that_are_left_out_are_told_once_and_recorded(tmp_path):
+    fill(tmp_path, "a/1.jpg", "a/more/2.jpg", "a/more/and/3.PNG", "b/4.jfif", "5.jpg", "b/6.HEIC", "b/7.avif", "8.heic")
+    with pytest.warns(UserWarning) as caught:
+        images = ImageSet.folder(tmp_path)
+    left = "2 that end in .heic, 1 that end in .avif, 2 deeper than in a class folder"
+    assert images.deviation == f"6 images are left out: 1 beside the class folders, {left}"
+    assert [str(one.message) for one in caught] == [f"{tmp_path}: {images.deviation}"]
+    assert [path.rsplit("/", 1)[1] for path in images.paths] == ["1.jpg", "4.jfif"]
+    assert images.of_classes([1]).deviation == images.deviation
+
+
+def test_images_beside_the_classes_of_a_split_are_told(tmp_path):
+    fill(tmp_path, "train/a/1.jpg", "train/2.jpg", "test/b/3.jpg", "test/b/deep/4.jpg", "5.jpg")
+    with pytest.warns(UserWarning, match="3 images are left out: 2 beside the class folders, 1 deeper") as caught:
+        assert len(ImageSet.folder(tmp_path)) == 2
+    assert len(caught) == 1
+
+
+def test_what_is_no_image_needs_no_words(tmp_path):
+    fill(tmp_path, "a/1.jpe", "a/Thumbs.db", "a/.hidden.jpg", "a/.thumbnails/1.jpg", "b/2.pbm", "b/box.xml", "list.csv")
+    fill(tmp_path, "__MACOSX/a/._1.jpe", "a/__MACOSX/2.jpg")
+    (tmp_path / "__MACOSX" / "void").mkdir()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        images = ImageSet.folder(tmp_path)
+    assert images.classes == ["a", "b"] and len(images) == 2 and images.deviation == ""
+
+
+def test_both_kinds_of_loss_are_in_the_deviation(tmp_path):
+    from PIL import Image
+
+    fill(tmp_path, "a/1.jpg", "b/deep/2.jpg")
+    Image.new("RGB", (4, 4)).save(tmp_path / "b" / "3.png")
+    with pytest.warns(UserWarning):
+        kept = readable_images(ImageSet.folder(tmp_path), skip_unreadable=True)
+    assert kept.deviation.startswith("1 images are left out: 1 deeper than in a class folder; 1 of 2 images are unread")
+
+
+def test_files_of_other_endings_are_counted_where_there_is_no_image(tmp_path):
+    """The Yale faces are GIFs that end in what they show."""
+    fill(tmp_path, "yale/subject01.happy", "yale/subject01.sad", "yale/Readme.txt")
+    with pytest.raises(ValueError, match=r"yale holds no file that ends in \.bmp, .*\.webp \(3 others\)"):
+        ImageSet.flat(tmp_path / "yale")
+    told = r"1 of 1 class folders of .* hold no image: yale; 3 files .* not end in \.bmp, .*; fill or remove them"
+    with pytest.raises(ValueError, match=told):
+        ImageSet.folder(tmp_path)
+    fill(tmp_path, "yale/1.jpg", "yale/2.heic")
+    with pytest.warns(UserWarning, match="1 images are left out: 1 that end in .heic"):
+        assert len(ImageSet.flat(tmp_path / "yale")) == 1

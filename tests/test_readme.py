@@ -1,0 +1,69 @@
+"""What README and docs tell to type: the Python runs, and the commands name recipes and fields that there are."""
+
+import re
+import shlex
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+
+from isosphere.recipes import RECIPES, options
+
+ROOT = Path(__file__).parents[1]
+TEXTS = [ROOT / "README.md", ROOT / "docs" / "faces.md", ROOT / "docs" / "simclr.md"]
+
+
+def blocks(path: Path, language: str) -> list[str]:
+    found = re.findall(r"^```(\w*)\n(.*?)^```$", path.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    return [body for kind, body in found if kind == language]
+
+
+def commands(path: Path) -> list[list[str]]:
+    """The words of each `isosphere train` and `isosphere reproduce`, without what stands before and behind."""
+    lines = "\n".join(blocks(path, "")).replace("\\\n", " ").splitlines()
+    found = [re.search(r"isosphere (train|reproduce) .*", line) for line in lines]
+    return [shlex.split(match.group(), comments=True)[1:] for match in found if match]
+
+
+def test_the_python_of_readme_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # it writes norms.jsonl
+    torch.manual_seed(0)
+    model = torch.nn.Linear(8, 16)
+    labels = torch.arange(60) % 15
+    names = {"labels": labels, "dim": 16, "classes": 15, "test_labels": labels}
+    names["optimiser"] = torch.optim.SGD(model.parameters(), lr=0.1)
+    parts = blocks(ROOT / "README.md", "python")
+    assert len(parts) == 3
+    for part in parts:
+        names["embeddings"], names["test_embeddings"] = model(torch.randn(60, 8)), torch.randn(60, 16)
+        exec(part, names)
+    names["loss"].backward()
+    before = names["head"].weights.detach().clone()
+    names["optimiser"].step()
+    assert not torch.equal(names["head"].weights, before), "the optimiser was given the class weights"
+    assert set(names["recall"]) == {1, 2, 4, 8} and names["batches"].indices(0).shape == (60,)
+    names["embeddings"].sum().backward()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # its alarms
+        names["monitor"].close()
+    assert '"kind": "train"' in (tmp_path / "norms.jsonl").read_text()
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.name)
+def test_commands_name_recipes_and_fields_that_there_are(path):
+    found = commands(path)
+    assert len(found) > 3
+    for kind, *words in found:
+        words = words[: words.index("...")] if "..." in words else words
+        changes = {
+            word[2:]: value for word, value in zip(words, words[1:] + [""], strict=True) if re.match(r"--\w+\.", word)
+        }
+        if kind == "reproduce":
+            name = {"table3": "cub200-ms", "table4": "casia-arcface", "table5": "simclr-cifar10"}[words[0]]
+        elif words[0].startswith("--resume"):
+            continue
+        else:
+            name = "photos-sec" if words[0].startswith("./") else words[0]
+        assert name in RECIPES, f"{path.name}: {name}"
+        options.override(RECIPES[name], changes)

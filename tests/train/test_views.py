@@ -1,0 +1,119 @@
+"""One's own data on the way to training: given splits, what is left out, how pairs are cut."""
+
+import pickle
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from isosphere.data.alignment import WHOLE, FaceView
+from isosphere.data.images import decode
+from isosphere.recipes import find, schema
+from isosphere.train.frames import square
+from isosphere.train.views import build_views, open_images
+
+CPU = torch.device("cpu")
+
+
+def photograph(path: Path, seed: int = 0, side: int = 40) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(np.random.default_rng(seed).integers(0, 256, (side, side, 3), dtype=np.uint8)).save(path)
+
+
+@pytest.fixture
+def flowers(tmp_path: Path) -> Path:
+    for number, place in enumerate(("train/rose", "train/iris", "test/rose", "test/iris")):
+        for one in range(3):
+            photograph(tmp_path / "flowers" / place / f"{one}.png", 10 * number + one)
+    return tmp_path / "flowers"
+
+
+def listed(flowers: Path) -> Path:
+    rows = [f"{file.relative_to(flowers)},{file.parts[-2]},{file.parts[-3]}" for file in sorted(flowers.rglob("*.png"))]
+    (flowers / "all.csv").write_text("\n".join(["path,label,split", *rows]))
+    return flowers / "all.csv"
+
+
+def test_a_given_split_of_the_same_classes_needs_leave(flowers: Path) -> None:
+    for root in (flowers, listed(flowers)):
+        data = schema.Folder(str(root), size=16, shorter=20)
+        with pytest.raises(ValueError, match="2 classes are in both train and test: iris, rose; .*allow_shared true$"):
+            build_views(data, CPU)
+        views = build_views(replace(data, allow_shared=True), CPU)
+        assert views.train.classes == views.exam.images.classes == ["iris", "rose"] and views.deviation == ""
+        parts = [{Path(path).parts[-3] for path in images.paths} for images in (views.train, views.exam.images)]
+        assert parts == [{"train"}, {"test"}] and len(views.train) == len(views.exam.images) == 6
+
+
+def test_frozen_features_are_measured_on_a_given_split(flowers: Path) -> None:
+    views = build_views(schema.Unlabelled(str(flowers), size=16, shorter=20), CPU)
+    assert {Path(path).parts[-3] for path in views.train.paths} == {"train"} and len(views.train) == 6
+    assert len(views.exam.images) == 6
+
+
+def test_images_left_out_are_in_the_runs_deviation(flowers: Path) -> None:
+    photograph(flowers / "train" / "rose" / "deeper" / "9.png")
+    with pytest.warns(UserWarning, match="flowers: 1 images are left out: 1 deeper than in a class folder"):
+        views = build_views(schema.Folder(str(flowers), size=16, shorter=20, allow_shared=True), CPU)
+    assert views.deviation == "1 images are left out: 1 deeper than in a class folder"
+
+
+def test_a_folder_beside_what_macos_leaves_is_flat(tmp_path: Path) -> None:
+    photograph(tmp_path / "1.png")
+    (tmp_path / "__MACOSX").mkdir()
+    assert len(open_images(str(tmp_path), flat=True)) == 1
+
+
+@pytest.fixture
+def people(tmp_path: Path) -> Path:
+    for person in range(4):
+        for one in range(2):
+            photograph(tmp_path / "people" / f"trained {person}" / f"{one}.png", 10 * person + one)
+            photograph(tmp_path / "pairs" / f"tested {person}" / f"{one}.png", 100 + 10 * person + one)
+    lines = [f"tested {n}/0.png\ttested {m % 4}/1.png\t{int(n == m)}" for n in range(4) for m in (n, n + 1)]
+    (tmp_path / "pairs" / "mine_pair.txt").write_text("\n".join(lines))
+    (tmp_path / "pairs" / "again_pair.txt").write_text("\n".join(lines))
+    return tmp_path
+
+
+def test_pairs_of_ones_own_are_cut_as_the_faces_trained_on(people: Path) -> None:
+    places = {"data.root": str(people / "people"), "data.pairs_root": str(people / "pairs"), "data.pairs": "mine"}
+    data = find("lfw-cosface-sec", places | {"data.fraction": "0.5", "data.min_images": "1"}).data
+    assert square(0.5) == FaceView(fraction=0.5)
+    for pairs, shares in (("mine",), (0.5,)), (("mine:0.3",), (0.3,)), (("mine", "again:1"), (0.5, 1.0)):
+        views = build_views(replace(data, pairs=pairs), CPU)
+        assert torch.equal(views.train.pixels[0], FaceView(fraction=0.5)(decode(views.train.paths[0])))
+        assert [one.name for one in views.exam.pairs] == [name.split(":")[0] for name in pairs]
+        for found, share in zip(views.exam.pairs, shares, strict=True):
+            cut = FaceView(fraction=share, rise=0.033 if share < 1 else 0.0)
+            wanted = torch.stack([cut(decode(path)) for path in found.images.paths])
+            assert torch.equal(found.images.pixels, wanted), f"{pairs}: {found.name}"
+    with pytest.raises(ValueError, match="data.pairs mine:1.5 asks for 1.5 of the shorter side"):
+        build_views(replace(data, pairs=("mine:1.5",)), CPU)
+    (people / "pairs" / "mine_pair.txt").rename(people / "pairs" / "lfw_pair.txt")
+    lfw = build_views(replace(data, pairs=("lfw",), allow_missing=True, fraction=0.9), CPU).exam.pairs[0]
+    assert lfw.view == FaceView(), "known sets keep their own share"
+    files = sorted((people / "pairs").rglob("*.png"))
+    held = [file.read_bytes() for file in files], [True, False] * 2
+    (people / "pairs" / "mine.bin").write_bytes(pickle.dumps(held))
+    packed = build_views(replace(data, pairs=("mine",)), CPU).exam.images.pixels
+    assert torch.equal(packed, torch.stack([WHOLE(decode(file)) for file in files])), "packs are cut already"
+    with pytest.raises(ValueError, match="data.pairs mine:0.5: mine is a pack, .*; leave out the share"):
+        build_views(replace(data, pairs=("mine:0.5",)), CPU)
+
+
+def test_photographs_left_out_are_in_a_face_runs_deviation(people: Path) -> None:
+    photograph(people / "people" / "trained 1" / "old" / "1.png")
+    places = {"data.root": str(people / "people"), "data.pairs_root": str(people / "pairs"), "data.pairs": "mine"}
+    with pytest.warns(UserWarning, match="people: 1 images are left out"):
+        views = build_views(find("lfw-cosface-sec", places).data, CPU)
+    assert views.deviation == "people: 1 images are left out: 1 deeper than in a class folder"
+
+
+def test_a_list_of_people_that_is_not_there_is_named(people: Path) -> None:
+    places = {"data.root": str(people / "people"), "data.pairs_root": str(people / "pairs"), "data.pairs": "mine"}
+    with pytest.raises(FileNotFoundError, match="no such text file: nofile.txt"):
+        build_views(find("lfw-cosface-sec", places | {"data.exclude": "nofile.txt"}).data, CPU)
