@@ -1,5 +1,6 @@
 """The command line: a dict of commands, and how they end: bad input in one line, a bug in its traceback."""
 
+import atexit
 import os
 import sys
 import warnings
@@ -28,6 +29,17 @@ COMMANDS = {
 
 
 def main() -> None:
+    """Run a command, and end the process with its exit code."""
+    code = run()
+    if "WORLD_SIZE" in os.environ:  # gloo's threads, which DDP keeps, may abort a process whose interpreter ends
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
+
+
+def run() -> int:
     """Run a command; bad input ends in one line and exit code 2, a failed run in one line and exit code 1."""
     app = typer.Typer(
         help="Train embeddings that lie on one sphere.", no_args_is_help=True, add_completion=False,
@@ -37,7 +49,7 @@ def main() -> None:
         app.command(name, context_settings=OVERRIDES if name in CHANGEABLE else {})(command)
     keep_to_stderr()
     try:
-        sys.exit(app(spread_lists(sys.argv[1:]), standalone_mode=False))
+        return app(spread_lists(sys.argv[1:]), standalone_mode=False) or 0
     except Exception as error:
         if os.environ.get("ISOSPHERE_TRACEBACK"):
             raise
@@ -47,7 +59,7 @@ def main() -> None:
         message = error.format_message() if hasattr(error, "format_message") else str(error) or "interrupted"
         rank = f"rank {os.environ['RANK']}: " if "RANK" in os.environ else ""
         note(rank + " ".join(message.split()))
-        sys.exit(number)
+        return number
 
 
 def exit_code(error: Exception) -> int | None:
