@@ -1,19 +1,52 @@
-"""`isosphere ...` in the test's own process."""
+"""`isosphere ...` in the test's own process: starting one takes seconds, most of which are torch's."""
 
+import io
+import os
 import sys
+import warnings
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from isosphere import cli
 
 
+class Done(NamedTuple):
+    """What a command left."""
+
+    stdout: str
+    stderr: str
+
+
+def isosphere(*words: object, folder: Path, code: int = 0) -> Done:
+    """The command as if it were started in a folder, where it must end with this exit code."""
+    out, err, before = io.StringIO(), io.StringIO(), os.getcwd()
+    os.chdir(folder)
+    try:
+        with redirect_stdout(out), redirect_stderr(err), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # as Python by itself shows what is of interest to users
+            warnings.simplefilter("always", UserWarning)
+            found = _main(words)
+    finally:
+        os.chdir(before)
+    assert found == code, err.getvalue()
+    return Done(out.getvalue(), err.getvalue())
+
+
 def command(capsys: pytest.CaptureFixture, *words: object) -> tuple[int, str, str]:
     """Exit code, stdout, stderr."""
+    found = _main(words)
+    shown = capsys.readouterr()
+    return found, shown.out, shown.err
+
+
+def _main(words: tuple[object, ...]) -> int:
     before, sys.argv = sys.argv, ["isosphere", *map(str, words)]
     try:
         with pytest.raises(SystemExit) as left:
             cli.main()
     finally:
         sys.argv = before
-    shown = capsys.readouterr()
-    return left.value.code or 0, shown.out, shown.err
+    return left.value.code

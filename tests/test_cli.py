@@ -11,19 +11,11 @@ import pytest
 import torch
 from PIL import Image
 
+from commands import isosphere
 from tiny import TINY
 
 FIELDS = [word for key, value in TINY.items() for word in (f"--{key}", value)]
 PHOTOS = "--data.size 16 --data.shorter 20 --model.dim 16 --batches.size 12 --batches.per_class 3 --loop.steps 4"
-
-
-def isosphere(*words: str, folder: Path, code: int = 0) -> subprocess.CompletedProcess:
-    done = subprocess.run(
-        [sys.executable, "-m", "isosphere", *map(str, words)], cwd=folder, capture_output=True, text=True
-    )
-    assert done.returncode == code, done.stderr
-    assert "Traceback" not in done.stderr
-    return done
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +51,7 @@ def test_a_run_folder_holds_the_whole_story(trained):
     recipe, run, result = (json.loads((trained / f"{n}.json").read_text()) for n in ("recipe", "run", "result"))
     assert recipe["constraint"]["eta"] > 0 and recipe["loop"]["steps"] == 4
     assert torch.__version__.startswith(run["versions"]["torch"]) and "git" in run
-    assert run["command"].startswith("__main__.py train")
+    assert run["command"].startswith("isosphere train")
     lines = [json.loads(line) for line in (trained / "metrics.jsonl").open()]
     assert [line["step"] for line in lines if line["kind"] == "test"] == [0, 4]
     metrics = {"recall@1", "recall@8", "map@r", "nmi", "f1"}
@@ -278,19 +270,16 @@ def test_names_that_are_not_utf8_go_all_the_way(photos, tmp_path):
     (root / "class9" / "0.png").rename(root / "class9" / b"\xe9.png".decode(errors="surrogateescape"))
     (root / "class8").rename(root / b"class8\xe9".decode(errors="surrogateescape"))
 
-    def run(*words: object) -> bytes:
-        done = subprocess.run([sys.executable, "-m", "isosphere", *words], cwd=tmp_path, capture_output=True)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    assert b"run folder: runs/caf\xe9-sec-seed0" in run("train", root, *PHOTOS.split())
+    command = [sys.executable, "-m", "isosphere", "train", root, *PHOTOS.split()]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True)
+    assert done.returncode == 0 and b"run folder: runs/caf\xe9-sec-seed0" in done.stdout, done.stderr
     folder = next((tmp_path / "runs").iterdir())
     assert {b"class8\xe9/0.png", b"class9/\xe9.png"} <= set((folder / "test_paths.txt").read_bytes().splitlines())
-    run("evaluate", folder)
-    run("embed", folder, root, "--out", "e.npy")
+    isosphere("evaluate", folder, folder=tmp_path)
+    isosphere("embed", folder, root, "--out", "e.npy", folder=tmp_path)
     assert b"/class9/\xe9.png\tclass9" in (tmp_path / "e.paths.txt").read_bytes()
-    run("report", folder)
-    run("figure", "gallery", folder)
+    isosphere("report", folder, folder=tmp_path)
+    isosphere("figure", "gallery", folder, folder=tmp_path)
 
 
 def test_an_unreadable_image_is_named_and_skipped_only_on_request(photos, tmp_path):

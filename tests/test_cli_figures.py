@@ -1,20 +1,12 @@
 """`isosphere figure` and `isosphere report` as a user meets them: a figure's own options, and one line for bad ones."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from commands import isosphere
 from isosphere.recipes import find, options
-
-
-def isosphere(*words: str, folder: Path, code: int = 0) -> subprocess.CompletedProcess:
-    done = subprocess.run([sys.executable, "-m", "isosphere", *words], cwd=folder, capture_output=True, text=True)
-    assert done.returncode == code, done.stderr
-    assert "Traceback" not in done.stderr
-    return done
 
 
 @pytest.fixture

@@ -41,7 +41,8 @@ def test_compiles_to_one_graph(criterion: torch.nn.Module, labels: torch.Tensor)
     inputs = (f, *criterion.parameters())
     loss, eager = compiled(criterion)(f, labels), criterion(f, labels)
     torch.testing.assert_close(loss, eager)
-    torch.testing.assert_close(torch.autograd.grad(loss, inputs), torch.autograd.grad(eager, inputs))
+    found, wanted = (torch.autograd.grad(value, inputs) for value in (loss, eager))
+    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)  # a margin's slope makes rounding larger
 
 
 @pytest.mark.parametrize("criterion", [pairs.MultiSimilarityLoss(), contrastive.NTXentLoss()], ids=str)
