@@ -129,8 +129,10 @@ def test_changed_images_are_refused(tmp_path):
         fit(tiny_recipe(), tmp_path / "run", "cpu", resume=True)
 
 
-def test_a_non_finite_loss_stops_and_leaves_the_last_checkpoint_alone(tmp_path):
-    recipe = tiny_recipe("rendered-sec", {"optimiser": "SGD", "optimiser.lr": 1e3, "loop.save_every": 1})
+@pytest.mark.parametrize("loss", ["Triplet", "Softmax"])
+def test_a_non_finite_loss_stops_and_leaves_the_last_checkpoint_alone(loss, tmp_path):
+    changes = {"loss": loss, "optimiser": "SGD", "optimiser.lr": 1e3, "loop.save_every": 1}
+    recipe = tiny_recipe("rendered-sec", changes)
     with pytest.raises(NonFiniteLoss) as caught:
         fit(recipe, tmp_path / "run", "cpu")
     message = str(caught.value)

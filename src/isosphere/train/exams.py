@@ -237,7 +237,7 @@ def refuse_trained(people: ImageSet, exam: Faces) -> None:
     if met:
         told = f"{len(met)} of {len(shown)} photographs to test on are among those to train on"
         raise ValueError(f"{told}, of {some(dict.fromkeys(met))}; {how}")
-    alike = [name for name in dict.fromkeys(shown.values()) if name in set(people.classes)]
+    alike = sorted(set(shown.values()).intersection(people.classes))
     if alike:
         told = f"{len(alike)} people to test on have the name of one to train on: {some(alike)}"
         warnings.warn(f"{told}; if they are the same, {how}", stacklevel=2)
