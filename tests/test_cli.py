@@ -141,6 +141,11 @@ def test_damaged_run_folders(trained, tmp_path):
     assert "recipe.json is not a recipe" in isosphere("train", "--resume", run, folder=tmp_path, code=2).stderr
 
 
+def test_the_command_alone_shows_its_help(tmp_path):
+    done = isosphere(folder=tmp_path, code=2)
+    assert "Train embeddings that lie on one sphere" in done.stdout + done.stderr and "isosphere:" not in done.stderr
+
+
 def test_the_demo_compares_two_runs(tmp_path):
     done = isosphere("demo", "--steps", "1", folder=tmp_path)
     for word in ("demo-rendered ", "demo-rendered-sec ", "R@8", "MAP@R", "NMI", "F1", "variance"):

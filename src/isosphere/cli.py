@@ -58,7 +58,8 @@ def run() -> int:
             raise
         message = error.format_message() if hasattr(error, "format_message") else str(error) or "interrupted"
         rank = f"rank {os.environ['RANK']}: " if "RANK" in os.environ else ""
-        note(rank + " ".join(message.split()))
+        if message:  # none after the help that a command without arguments shows
+            note(rank + " ".join(message.split()))
         return number
 
 
