@@ -122,8 +122,9 @@ def reproduce(
     source = engine.Results(tuned_by) if tuned_by else None
     records = engine.reproduce(chosen, dict.fromkeys(seeds or (0,)), tuning, held, out / name, device, source)
     show(seeds_table(records))
-    if table in ("table3", "table4", "table5"):
-        show(differences_table(records))
+    differences = differences_table(records)
+    if table in ("table3", "table4", "table5") and differences.rows:
+        show(differences)
         others = [path for path in results.glob(f"{table}_*{suffix}.json") if path.stem.count("_") == name.count("_")]
         if len(others) > 1:
             every = [record for path in sorted(others) for record in engine.Results(path).finals()]
