@@ -28,7 +28,7 @@ def test_nearest_match_a_loop_without_self():
         assert list(indices[row]) == [other for _, other in best]
         assert scores[row] == pytest.approx([-score for score, _ in best])
     assert indices[0, 0] == 7
-    with pytest.raises(ValueError, match="no 15 others"):
+    with pytest.raises(ValueError, match="14 can be retrieved, fewer than 15"):
         gallery.nearest(embeddings, [0], 15)
 
 
@@ -38,6 +38,31 @@ def test_queries_are_spread_over_classes_that_can_be_right():
     assert gallery.evenly(labels, 9) == [2, 4, 8]
     with pytest.raises(ValueError, match="two images"):
         gallery.evenly(np.arange(4), 2)
+
+
+def test_queries_with_a_gallery_of_their_own_search_that_alone(make_run, tmp_path):
+    rng = np.random.default_rng(0)
+    embeddings, labels = rng.normal(size=(12, 4)), np.arange(12) % 5
+    asks = np.arange(12) < 6  # class 0 asks twice; all classes but 4 are in the gallery more than once
+    indices, _ = gallery.nearest(embeddings, [0, 3], 6, asks)
+    assert [sorted(row) for row in indices] == [[6, 7, 8, 9, 10, 11]] * 2
+    assert gallery.evenly(labels, 5, asks) == [5, 1, 2, 3, 4]
+    with pytest.raises(ValueError, match="6 can be retrieved, fewer than 7"):
+        gallery.nearest(embeddings, [0], 7, asks)
+    run = make_run("shop")
+    held = dict(np.load(run / "test_embeddings.npz"))
+    asks = np.arange(len(held["labels"])) % 2 == 0
+    np.savez(run / "test_embeddings.npz", is_query=asks, **held)
+    pictures = [np.full((4, 4, 3), number, np.uint8) for number in range(len(asks))]
+    asked = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            gallery, "_show", lambda panel, picture, told, *look: asked.append((told[:5], int(picture[0, 0, 0])))
+        )
+        gallery.gallery([run], tmp_path / "g", images=pictures)
+    queries = {number for told, number in asked if told == "query"}
+    found = {number for told, number in asked if told != "query"}
+    assert len(queries) > 1 and all(asks[list(queries)]) and not any(asks[list(found)])
 
 
 def test_the_gallery_reads_files_and_marks_right_and_wrong(make_run, tmp_path):

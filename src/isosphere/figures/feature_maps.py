@@ -40,7 +40,9 @@ def feature_maps(
     title = f"The {count} channels of the last layer with the largest mean activation, strongest first\n"
     title += words.about(recipes)
     chosen = [strongest(its, count) for its in maps]
-    with style.sheet(out, title, len(images) * len(runs), count + 1, size=(1.25, 1.35)) as (_, panels):
+    tall = [np.shape(image)[0] / np.shape(image)[1] + 0.25 for image in images for _ in runs]  # with room for a title
+    rows, heights = len(tall), {"gridspec_kw": {"height_ratios": tall}}
+    with style.sheet(out, title, rows, count + 1, size=(1.25, 1.25 * sum(tall) / rows), **heights) as (_, panels):
         for number, panel in enumerate(panels):
             row, column = divmod(number, count + 1)
             picture, run = divmod(row, len(runs))

@@ -9,31 +9,50 @@ import numpy as np
 import torch
 
 from isosphere.figures import style, words
-from isosphere.figures.runs import ANY_NAME, locate, read_class_names, read_embeddings, read_recipe, read_thumbnails
+from isosphere.figures.runs import (
+    ANY_NAME,
+    locate,
+    read_class_names,
+    read_embeddings,
+    read_queries,
+    read_recipe,
+    read_thumbnails,
+)  # fmt: skip
 from isosphere.metrics.neighbours import checked_embeddings
 from isosphere.sphere import cosines
 
 
-def nearest(embeddings: np.ndarray, queries: Sequence[int], count: int = 3) -> tuple[np.ndarray, np.ndarray]:
-    """The `count` nearest of all others by cosine: indices (Q, count) and cosines (Q, count), best first."""
+def nearest(
+    embeddings: np.ndarray, queries: Sequence[int], count: int = 3, asks: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """The `count` nearest by cosine: indices (Q, count) and cosines (Q, count), best first.
+
+    `asks` (N,) are the images that ask the others; where all do, each asks all but itself.
+    """
     everything = checked_embeddings(torch.from_numpy(embeddings))
-    if count >= len(everything):
-        raise ValueError(f"{len(everything)} test images have no {count} others to retrieve")
+    apart = asks is not None and not asks.all()
+    others = int((~asks).sum()) if apart else len(everything) - 1
+    if count > others:
+        raise ValueError(f"of {len(everything)} test images {others} can be retrieved, fewer than {count}")
     rows = torch.as_tensor(list(queries))
     scores = cosines(everything[rows], everything)
-    scores[torch.arange(len(rows)), rows] = -torch.inf  # self
+    if apart:
+        scores[:, torch.from_numpy(asks)] = -torch.inf
+    else:
+        scores[torch.arange(len(rows)), rows] = -torch.inf  # self
     best = scores.sort(dim=1, descending=True, stable=True)
     return best.indices[:, :count].numpy(), best.values[:, :count].numpy()
 
 
-def evenly(labels: np.ndarray, count: int) -> list[int]:
-    """Queries that nobody picked: the middle image of classes spread evenly over all that have two images or more."""
+def evenly(labels: np.ndarray, count: int, asks: np.ndarray | None = None) -> list[int]:
+    """Queries that nobody picked: the middle image of classes spread evenly over all that have one to find."""
+    asks = np.ones(len(labels), bool) if asks is None else asks
     classes, sizes = np.unique(labels, return_counts=True)
-    classes = classes[sizes > 1]
+    classes = classes[sizes > 1] if asks.all() else np.intersect1d(labels[asks], labels[~asks])
     if not len(classes):
         raise ValueError("no test class has two images: nothing can be retrieved")
     chosen = classes[spread(len(classes), count)]
-    return [int(places[len(places) // 2]) for places in (np.flatnonzero(labels == label) for label in chosen)]
+    return [int(places[len(places) // 2]) for places in (np.flatnonzero((labels == label) & asks) for label in chosen)]
 
 
 def spread(size: int, count: int) -> list[int]:
@@ -50,7 +69,8 @@ def gallery(
 ) -> list[Path]:
     """Draw queries, a row each, and what each run retrieves for them, framed as right or wrong.
 
-    Without `queries` six are spread over the classes. Images all of one class have no labels: none is right or wrong.
+    Without `queries` six are spread over the classes. A gallery that the test set has of its own is all they search.
+    Images all of one class have no labels: none is right or wrong.
     `images[i]` is test image i as (H, W) or (H, W, 3); without them the files that test_paths.txt of a run names are
     read, or its test_thumbnails.npz.
     """
@@ -58,17 +78,18 @@ def gallery(
         raise ValueError("the gallery needs at least one run folder")
     recipes, found = [read_recipe(run) for run in runs], [read_embeddings(run) for run in runs]
     labels = found[0][1]
+    asks = read_queries(runs[0], len(labels))
     for run, (_, others) in zip(runs, found, strict=True):
         if not np.array_equal(labels, others):
             raise ValueError(f"{run} and {runs[0]} have different test images, so they have no common gallery")
     labelled = len(np.unique(labels)) > 1
-    queries = list(queries) or (evenly(labels, 6) if labelled else spread(len(labels), 6))
+    queries = list(queries) or (evenly(labels, 6, asks) if labelled else spread(len(labels), 6))
     if not all(isinstance(query, (int, np.integer)) and 0 <= query < len(labels) for query in queries):
         raise ValueError(f"queries are numbers of test images, 0 to {len(labels) - 1}, not {queries}")
     pictures = _pictures(runs, len(labels)) if images is None else images
     classes = read_class_names(runs[0])
     names = words.labels(recipes, [run.name for run in runs])
-    results = [nearest(embeddings, queries, count) for embeddings, _ in found]
+    results = [nearest(embeddings, queries, count, asks) for embeddings, _ in found]
     marks = "✓ of the query's class (solid green), ✗ of another (dashed red)" if labelled else "they have no labels"
     title = f"The {count} nearest {'test ' * labelled}images: {marks}\n{words.about(recipes)}"
     columns = 1 + count * len(runs)

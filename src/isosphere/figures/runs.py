@@ -131,6 +131,12 @@ def read_class_names(folder: Path) -> dict[int, str]:
         return {label: str(name) for label, name in enumerate(held["classes"])} if "classes" in held.files else {}
 
 
+def read_queries(folder: Path, size: int) -> np.ndarray:
+    """Which test images ask (N,), the others being their gallery; where none is marked, all ask each other."""
+    with np.load(folder / "test_embeddings.npz", allow_pickle=False) as held:
+        return held["is_query"].astype(bool) if "is_query" in held.files else np.ones(size, bool)
+
+
 def read_thumbnails(folder: Path) -> np.ndarray | None:
     """The test images that a run kept of a data set in memory, uint8 (N, H, W, 3) or (N, H, W); None if it did not."""
     path = folder / "test_thumbnails.npz"
