@@ -29,7 +29,7 @@ from isosphere.metrics.faces import auc, identification, norm_and_errors, pair_c
 from isosphere.metrics.faces import verification as verified
 from isosphere.recipes import find, schema
 from isosphere.train import exams, frames, loop
-from isosphere.train.evaluate import embed, embed_files, load_run, measure_run
+from isosphere.train.evaluate import _found_again, embed, embed_files, load_run, measure_run
 from isosphere.train.state import CHECKPOINT
 from isosphere.train.views import build_views, open_images
 
@@ -209,6 +209,19 @@ def test_evaluate_and_embed_repeat_the_run(faces: Path, trained: Path, tmp_path:
     embed_files(run, str(tmp_path / "cfp.csv"), tmp_path / "cfp.npy")
     wanted = embed(run.model, framed(images, WHOLE, workers=0), None, CPU)
     np.testing.assert_allclose(np.load(tmp_path / "cfp.npy"), wanted.numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_every_place_of_a_run_is_found_again_from_above_it(tmp_path: Path) -> None:
+    run = tmp_path / "runs" / "a"
+    for name in ("people", "packed", "singles.csv", "here.csv"):
+        (tmp_path / name).mkdir()
+    data = schema.Faces(
+        root="people", probes="gone.csv", distractors=("singles.csv", str(tmp_path / "here.csv"), "gone.csv")
+    )
+    found = _found_again(data, run)
+    assert found.root == str(tmp_path / "people") and found.exclude == ""
+    assert found.probes == "gone.csv", "it is told as the recipe has it"
+    assert found.distractors == (str(tmp_path / "singles.csv"), str(tmp_path / "here.csv"), "gone.csv")
 
 
 def test_evaluate_needs_nobody_who_was_trained_on(faces: Path, trained: Path, monkeypatch) -> None:

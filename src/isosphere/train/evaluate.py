@@ -123,13 +123,13 @@ def load_run(folder: Path, device: str = "auto") -> Trained:
 
 def _found_again(data: schema.Data, folder: Path) -> schema.Data:
     """The data with relative paths that are not here, but in a folder above the run, as seen from there."""
-    places = {name: getattr(data, name, "") for name in state.PLACES}
-    found = {
-        name: next((str(base / path) for base in folder.resolve().parents if (base / path).exists()), path)
-        for name, path in places.items()
-        if isinstance(path, str) and path and not Path(path).exists()
-    }
-    return replace(data, **found)
+
+    def found(path: str) -> str:
+        bases = [] if not path or Path(path).exists() else folder.resolve().parents
+        return next((str(base / path) for base in bases if (base / path).exists()), path)
+
+    places = {name: getattr(data, name) for name in state.PLACES if hasattr(data, name)}
+    return replace(data, **{n: found(p) if isinstance(p, str) else type(p)(map(found, p)) for n, p in places.items()})
 
 
 def measure_run(trained: Trained, root: str | None = None) -> dict[str, Any]:
