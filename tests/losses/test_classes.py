@@ -59,10 +59,14 @@ def test_no_chunk_is_larger_than_it_may_be(monkeypatch: pytest.MonkeyPatch) -> N
     shapes, real = [], classes._raised_product
     monkeypatch.setattr(classes, "_raised_product", lambda a, b: shapes.append((len(a), b.shape[1])) or real(a, b))
     monkeypatch.setattr(classes, "BLOCK", 28)
-    f, w, y = data(dim=3)
-    chunked(f, y, w, CosFace()).backward()
-    # logits forward, then logits and the gradient by queries for each chunk backward
-    assert shapes == [(7, 4), (7, 4), (7, 3)] + [(7, 4), (7, 3), (7, 4), (7, 3), (7, 3), (7, 3)]
+    logits, gradient = [(7, 4), (7, 4), (7, 3)], (7, 3)
+    # kept where three blocks are few; otherwise each chunk's logits are computed again before its gradient
+    for few, backward in ((3, [gradient] * 3), (2, [shape for chunk in logits for shape in (chunk, gradient)])):
+        monkeypatch.setattr(classes, "FEW", few)
+        f, w, y = data(dim=3)
+        chunked(f, y, w, CosFace()).backward()
+        assert shapes == logits + backward
+        shapes.clear()
 
 
 @pytest.mark.parametrize("name", MARGINS)

@@ -118,6 +118,13 @@ def test_margins_fall_with_the_angle_and_have_finite_slopes(margin) -> None:
         assert slopes_.isfinite().all() and margin(poles).isfinite().all()
 
 
+@pytest.mark.parametrize("angle", [0.0, 0.45, 1.5])
+def test_arcface_knows_its_slopes(angle: float) -> None:
+    cosines = torch.tensor([-1 - 1e-7, -1, -0.99, -0.9, -0.3, 0, 0.5, 0.9999, 1, 1 + 1e-7], dtype=torch.float64)
+    (slopes_,) = torch.autograd.grad(ArcFace(angle)(cosines.requires_grad_()).sum(), cosines)
+    torch.testing.assert_close(ArcFace(angle).slopes(cosines.detach()), slopes_, rtol=1e-12, atol=1e-12)
+
+
 @pytest.mark.parametrize(
     "kind, wrong, told",
     [

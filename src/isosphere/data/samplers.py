@@ -23,10 +23,11 @@ class ClassBatches:
         order = labels.cpu().numpy().argsort(kind="stable")
         _, starts = np.unique(labels.cpu().numpy()[order], return_index=True)
         self.members = np.split(order, starts[1:])  # the indices of each class
-        if len(self.members) * per_class < batch:
+        most = len(self.members) * per_class
+        if most < batch:
             raise ValueError(
-                f"a batch of {batch} with {per_class} images per class needs {batch // per_class} classes, but there are "
-                f"{len(self.members)} to train on: --batches.size can be {len(self.members) * per_class} or less"
+                f"a batch of {batch} with {per_class} images per class needs {batch // per_class} classes, "
+                f"but there are {len(self.members)} to train on: --batches.size can be {most} or less"
             )
         self.batch, self.per_class, self.seed = batch, per_class, seed
         self.first, self.local = _slice(batch, rank, world)

@@ -1,14 +1,15 @@
 """Cross-entropy over class weights (C, D), ten or ten million, in chunks of classes: the logits are never whole.
 
 With o the log-sum-exp over the wrong classes and t the logit of the true one the loss is log(1 + exp(o - t)), exact
-however small it is. The forward pass finds o chunk by chunk; the backward pass computes each chunk again, unless there
-is only one, and writes the weights' gradient by hand into one buffer, through their normalisation. The true class's
-row is gathered by itself, so a margin sees (N,) cosines. With `first` the weights are one rank's share of the classes.
+however small it is. The forward pass finds o chunk by chunk; the backward pass computes each chunk again, unless they
+are few, and writes the gradients by hand, through the normalisation. A chunk's probabilities are those among its wrong
+classes: what they lack is a factor for each sample, and multiplies (N, D) instead of (N, C). The true class's row is
+gathered by itself, so a margin sees (N,) cosines. With `first` the weights are one rank's share of the classes.
 """
 
 from __future__ import annotations  # torch 2.6 cannot compile inner functions whose annotations are evaluated
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -19,20 +20,24 @@ from .. import sphere
 from .slopes import attached, wanted
 
 BLOCK = 2**24  # logits in memory at a time: 256 samples by 65,536 classes
+FEW = 4  # so many blocks are kept for the backward pass: 4,096 samples by 16,384 classes
 RAISES = "dtype" in torch.ops.aten.mm.overloads()  # torch 2.8 and later multiply halves into float32
 
 
 class Case(NamedTuple):
-    """What both passes need beside queries (N, D) and weights (C, D)."""
+    """What both passes need beside the weights (C, D)."""
 
-    inverse: Tensor | None  # (C,), 1 / |w|, or None where the weights are taken as they are
+    queries: Tensor  # (N, D), directions if normalised
+    scaled: Tensor  # (N, D), scale * queries, rounded as products are
+    inverses: tuple[Tensor, Tensor] | None  # 1 / |f| (N, 1) and 1 / |w| (C, 1), or None if taken as they are
     places: Tensor  # (N,), where the true class is among these weights; outside of them if another rank has it
+    here: Tensor  # (N,), the same, or any place of these weights if another rank has it
     rows: Tensor  # (N, D), direction of the true class, zero if another rank has it
-    cosines: Tensor  # (N,), of the true class
-    targets: Tensor  # (N,), its logit with the margin
-    slopes: Tensor  # (N,), d target / d cosine
+    lever: Tensor | float  # (N, 1), d row / d weight across the sphere: 1 / |w|, zero if another rank has it
+    cosines: Tensor  # (N, 1), of the true class
+    targets: Tensor  # (N, 1), its logit with the margin
+    slopes: Tensor  # (N, 1), d target / d cosine
     scale: float
-    products: torch.dtype
     shared: bool  # whether other ranks hold other classes
 
 
@@ -49,41 +54,41 @@ def class_softmax(
 ) -> Tensor:
     """Mean cross-entropy of scale * queries @ weights.T, (N, D), (C, D), the true class's product under a margin.
 
-    `normalised`: weights are divided by their norms. `products`: torch.bfloat16 rounds what is multiplied, sums and
-    softmax stay in float32. `first`: these are the classes from there on, other ranks hold the others; queries and
-    labels are those of all ranks, the same on each, and so are the loss and the gradient by queries. `sources` are
+    `normalised`: queries and weights are divided by their norms. `products`: torch.bfloat16 rounds what is multiplied,
+    sums and softmax stay in float32. `first`: these are the classes from there on, other ranks hold the others; queries
+    and labels are those of all ranks, the same on each, and so are the loss and the gradient by queries. `sources` are
     looked through by name if the loss is not finite.
     """
     if products not in (None, torch.bfloat16):
         raise ValueError(f"products is None (as exact as the weights) or torch.bfloat16, not {products}")
     learning = wanted(queries, weights)
-    with torch.no_grad(), torch.autocast(queries.device.type, enabled=False):
-        case = _case(queries, weights, labels, margin, scale, normalised, products, first, learning)
-    if torch.compiler.is_compiling():  # one graph: gradients in the forward pass, as the other losses do
+    with torch.autocast(queries.device.type, enabled=False):
         with torch.no_grad():
-            others, kept = _forward(queries, weights, case)
-            value = _value(others, case)
-            gradients = _gradients(torch.ones_like(value), queries, weights, others, case, kept) if learning else ()
+            case = _case(queries, weights, labels, margin, scale, normalised, products, first, learning)
+        if not torch.compiler.is_compiling():
+            value = _ClassSoftmax.apply(queries, weights, case, learning)
+            return attached(value, (), (), **(sources or {}))  # on CPU a value that is not finite is refused
+        with torch.no_grad():  # one graph: gradients in the forward pass, as the other losses do
+            value, sums, kept = _forward(weights, case, learning)
+            gradients = _gradients(torch.ones_like(value), weights, case, sums, kept) if learning else ()
         return attached(value, (queries, weights) if learning else (), gradients)
-    value = _ClassSoftmax.apply(queries, weights, case)
-    attached(value.detach(), (), (), **(sources or {}))  # on CPU a value that is not finite is refused
-    return value
 
 
 class _ClassSoftmax(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, queries: Tensor, weights: Tensor, case: Case) -> Tensor:
-        others, kept = _forward(queries, weights, case)
-        ctx.case, ctx.kept = case, kept if any(ctx.needs_input_grad) else None
-        ctx.save_for_backward(queries, weights, others)
-        return _value(others, case)
+    def forward(ctx, queries: Tensor, weights: Tensor, case: Case, learning: bool) -> Tensor:
+        value, sums, kept = _forward(weights, case, learning)
+        ctx.case, ctx.sums = case, sums
+        ctx.save_for_backward(queries, weights, *kept)
+        return value
 
     @staticmethod
     def backward(ctx, outer: Tensor) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled():
             raise RuntimeError("the losses have no second derivatives: call backward without create_graph")
-        gradients = _gradients(outer, *ctx.saved_tensors, ctx.case, ctx.kept, *ctx.needs_input_grad[:2])
-        return *gradients, None
+        _, weights, *kept = ctx.saved_tensors
+        gradients = _gradients(outer, weights, ctx.case, ctx.sums, kept, *ctx.needs_input_grad[:2])
+        return *gradients, None, None
 
 
 def _case(
@@ -97,125 +102,141 @@ def _case(
     first: int | None,
     learning: bool,
 ) -> Case:
-    inverse = None
-    if normalised:
-        lengths = sphere.norms(weights)
-        # 0 for a zero vector, NaN for a norm that overflows, as in sphere.directions
-        inverse = torch.where(lengths > 0, 1 / torch.where(lengths > 0, lengths, 1), 0) + 0 * lengths
-    places = labels.long() - (first or 0)
+    inverses = (_inverse(queries), _inverse(weights)) if normalised else None
+    queries = queries * inverses[0] if normalised else queries
+    places = labels.long() if first is None else labels.long() - first
     here = places if first is None else places.clamp(0, len(weights) - 1)
-    rows = weights.index_select(0, here)
-    rows = rows if inverse is None else rows * inverse[here, None]
-    rows = torch.where((places == here)[:, None], rows, 0)
+    lever = inverses[1].index_select(0, here) if normalised else 1.0
+    if first is not None:
+        held = (places == here).to(queries)
+        lever = lever * held[:, None]
+    rows = weights.index_select(0, here) * lever
     cosines = (queries * rows).sum(-1)
     if first is not None:
-        sums = torch.stack([cosines, (places == here).to(cosines)])
+        sums = torch.stack([cosines, held])
         _sum_over_ranks(sums)
         cosines = torch.where(sums[1] == 1, sums[0], torch.nan)  # a class that no rank has must show
     targets, slopes = _with_slopes(margin, cosines, learning)
-    dtype = products or queries.dtype
-    return Case(inverse, places, rows, cosines, scale * targets, slopes, scale, dtype, first is not None)
+    scaled = (scale * queries).to(products or queries.dtype)
+    columns = cosines[:, None], (scale * targets)[:, None], slopes[:, None]
+    return Case(queries, scaled, inverses, places, here, rows, lever, *columns, scale, first is not None)
 
 
-def _with_slopes(
-    margin: Callable[[Tensor], Tensor] | None, cosines: Tensor, learning: bool
-) -> tuple[Tensor, Tensor]:
+def _inverse(vectors: Tensor) -> Tensor:
+    """1 / |v|, (N, D) -> (N, 1), with 0 for a zero vector and NaN for a norm that overflows, as sphere.directions."""
+    lengths = sphere.norms(vectors)[:, None]
+    return lengths.reciprocal().nan_to_num_(torch.nan, 0).add_(lengths, alpha=0)
+
+
+def _with_slopes(margin: Callable[[Tensor], Tensor] | None, cosines: Tensor, learning: bool) -> tuple[Tensor, Tensor]:
     """Cosines under the margin and, if learning, its slopes there, both (N,)."""
     if margin is None or not learning:
         return cosines if margin is None else margin(cosines), torch.ones_like(cosines)
+    if hasattr(margin, "slopes"):
+        return margin(cosines), margin.slopes(cosines)
     if torch.compiler.is_compiling():
         return margin(cosines), torch.func.grad(lambda values: margin(values).sum())(cosines)
     with torch.enable_grad():  # quicker than torch.func, which a compiler needs
         inputs = cosines.detach().requires_grad_()
         targets = margin(inputs)
-        return targets.detach(), torch.autograd.grad(targets.sum(), inputs)[0]
+        return targets.detach(), torch.autograd.grad(targets, inputs, torch.ones_like(targets))[0]
 
 
-def _forward(queries: Tensor, weights: Tensor, case: Case) -> tuple[Tensor, list | None]:
-    """Log-sum-exp over the wrong classes, (N,), and the only chunk if there is only one."""
-    sums, kept = [], None
-    for part, unit, logits, column in _chunks(queries, weights, case):
+def _forward(weights: Tensor, case: Case, learning: bool) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+    """The loss, log-sum-exps over all wrong classes and over each chunk's, (N, 1), and what is kept for the gradients:
+    directions (c, D) and probabilities (N, c) of one chunk after another, if they are few."""
+    chunks, kept = [], []
+    keep = learning and len(case.queries) * len(weights) <= FEW * BLOCK
+    for part in _parts(weights, case):
+        unit, logits, column = _logits(part, weights, case)
+        log_shares = torch.log_softmax(logits, dim=1)
         # x_j - log_softmax(x)_j is the log-sum-exp for any j but the hidden one: one kernel, no pass for a maximum
         column = (column + 1) % logits.shape[1]
-        sums.append(logits.gather(1, column) - torch.log_softmax(logits, dim=1).gather(1, column))
-        kept = [(part, unit, logits, column)] if logits.shape[1] == len(weights) else None
-    others = torch.cat(sums, dim=1).logsumexp(dim=1)
+        chunks.append(logits.gather(1, column) - log_shares.gather(1, column))
+        kept += [unit, log_shares.exp_().to(unit)] if keep else []
+    others = chunks[0] if len(chunks) == 1 else torch.cat(chunks, dim=1).logsumexp(1, keepdim=True)
     if case.shared and _ranks() > 1:
         parts = [torch.empty_like(others) for _ in range(_ranks())]
         dist.all_gather(parts, others)
-        others = torch.stack(parts, dim=1).logsumexp(dim=1)
-    return others, kept
-
-
-def _value(others: Tensor, case: Case) -> Tensor:
-    gaps = others - case.targets
-    return torch.logaddexp(gaps, torch.zeros_like(gaps)).sum() / max(1, len(gaps))
+        others = torch.cat(parts, dim=1).logsumexp(1, keepdim=True)
+    losses = torch.nn.functional.softplus(others - case.targets, threshold=40)  # beyond, float64 knows no difference
+    return losses.sum() / max(1, len(losses)), [others, *chunks], kept
 
 
 def _gradients(
     outer: Tensor,
-    queries: Tensor,
     weights: Tensor,
-    others: Tensor,
     case: Case,
-    kept: list | None,
+    sums: list[Tensor],
+    kept: list[Tensor],
     by_queries: bool = True,
     by_weights: bool = True,
 ) -> tuple[Tensor | None, Tensor | None]:
     """Gradients of outer * loss by queries (N, D), summed over ranks, and by weights (C, D), those held here."""
-    with torch.autocast(queries.device.type, enabled=False):
-        share = outer / max(1, len(queries))
-        total = torch.logaddexp(others, case.targets)[:, None]
+    with torch.autocast(weights.device.type, enabled=False):
+        queries, (others, *chunks) = case.queries, sums
+        steps = outer * (case.scale / max(1, len(queries))) * torch.sigmoid(others - case.targets)
         gradient = torch.zeros_like(queries) if by_queries else None
         weight_gradient = torch.empty_like(weights) if by_weights else None
-        steps = share if case.inverse is None else (share * case.inverse)[:, None]
-        scaled = (case.scale * queries).to(case.products)
-        for part, unit, logits, _ in kept or _chunks(queries, weights, case):
-            logits = logits - total
-            shares = torch.exp(logits, out=torch.empty_like(logits, dtype=case.products))
+        for number, (part, total) in enumerate(zip(_parts(weights, case), chunks, strict=True)):
+            unit, shares = kept[2 * number : 2 * number + 2] or _shares(part, weights, case, total)
+            factors = steps if total is others else steps * (total - others).exp()
             if by_queries:
-                gradient += _raised_product(shares, unit)
+                gradient.addcmul_(factors, _raised_product(shares, unit))
             if by_weights:
-                pulled = _product(shares.T, scaled)
-                if case.inverse is not None:  # what is tangential to the sphere
-                    radial = (pulled * unit).sum(1, keepdim=True, dtype=queries.dtype)
-                    pulled.addcmul_(unit, radial, value=-1)
-                torch.mul(pulled, steps if case.inverse is None else steps[part], out=weight_gradient[part])
+                pulled = _product(shares.T, (factors * queries).to(unit))
+                if case.inverses is None:
+                    weight_gradient[part] = pulled
+                else:
+                    _tangential(pulled, unit, case.inverses[1][part], out=weight_gradient[part])
         # the true class, in full precision
-        slopes = -share * case.scale * (case.slopes * torch.sigmoid(others - case.targets))[:, None]
+        steps = steps * case.slopes
         if by_queries:
-            gradient = (share * case.scale) * gradient + slopes * case.rows
+            gradient.addcmul_(steps, case.rows, value=-1)
             if case.shared:
                 _sum_over_ranks(gradient)
+            if case.inverses is not None:
+                _tangential(gradient, queries, case.inverses[0], out=gradient)
         if by_weights:
-            here = case.places.clamp(0, len(weights) - 1)
-            slopes = torch.where((case.places == here)[:, None], slopes, 0)
-            if case.inverse is not None:
-                queries = queries - case.cosines[:, None] * case.rows
-                slopes = slopes * case.inverse[here, None]
-            weight_gradient.index_add_(0, here, slopes * queries)
+            if case.inverses is not None:
+                queries = torch.addcmul(queries, case.cosines, case.rows, value=-1)
+            weight_gradient.index_add_(0, case.here, steps * case.lever * queries, alpha=-1)
     return gradient, weight_gradient
 
 
-def _chunks(queries: Tensor, weights: Tensor, case: Case) -> Iterator[tuple[slice, Tensor, Tensor, Tensor]]:
-    """For each chunk of c classes: its slice, directions (c, D) and logits (N, c), hugely negative in the true class's
-    column, which comes last (N, 1), or is any other where the true class is in another chunk."""
-    # D classes are never too many: their logits take the memory of the queries.
-    count, step = len(weights), max(BLOCK // max(1, len(queries)), queries.shape[1], 1)
-    with torch.autocast(queries.device.type, enabled=False):
-        scaled = (case.scale * queries).to(case.products)
-        for start in range(0, count, step):
-            part = slice(start, min(start + step, count))
-            rows = weights[part]
-            if case.inverse is None:
-                unit = rows.to(case.products)
-            else:  # normalised and rounded in one kernel
-                unit = torch.mul(rows, case.inverse[part, None], out=torch.empty_like(rows, dtype=case.products))
-            logits = _raised_product(scaled, unit.T)
-            places = (case.places - start)[:, None]
-            column = places.clamp(0, logits.shape[1] - 1)
-            hidden = torch.where(places == column, torch.finfo(logits.dtype).min, logits.gather(1, column))
-            yield part, unit, logits.scatter_(1, column, hidden), column
+def _tangential(gradient: Tensor, unit: Tensor, inverse: Tensor, out: Tensor) -> None:
+    """The gradient by vectors from that by their directions (N, D), which is overwritten, and 1 / norms (N, 1)."""
+    radial = (gradient * unit).sum(1, keepdim=True, dtype=inverse.dtype)
+    torch.mul(gradient.addcmul_(unit, radial, value=-1), inverse, out=out)
+
+
+def _parts(weights: Tensor, case: Case) -> list[slice]:
+    """The chunks of classes; D are never too many: their logits take the memory of the queries."""
+    count, step = len(weights), max(BLOCK // max(1, len(case.queries)), case.queries.shape[1], 1)
+    return [slice(start, min(start + step, count)) for start in range(0, count, step)]
+
+
+def _logits(part: slice, weights: Tensor, case: Case) -> tuple[Tensor, Tensor, Tensor]:
+    """Directions (c, D) and logits (N, c) of a chunk, hugely negative in the true class's column, which comes last
+    (N, 1), or is any other where the true class is elsewhere."""
+    rows = weights[part]
+    if case.inverses is None:
+        unit = rows.to(case.scaled)
+    else:  # normalised and rounded in one kernel
+        unit = torch.mul(rows, case.inverses[1][part], out=torch.empty_like(rows, dtype=case.scaled.dtype))
+    logits = _raised_product(case.scaled, unit.T)
+    column, hidden = case.places[:, None], torch.finfo(logits.dtype).min
+    if case.shared or len(rows) < len(weights):  # it may be elsewhere
+        column = column - part.start
+        within = column.clamp(0, len(rows) - 1)
+        column, hidden = within, torch.where(column == within, hidden, logits.gather(1, within))
+    return unit, logits.scatter_(1, column, hidden), column
+
+
+def _shares(part: slice, weights: Tensor, case: Case, total: Tensor) -> tuple[Tensor, Tensor]:
+    """Directions (c, D) and probabilities (N, c) of a chunk whose log-sum-exp is known."""
+    unit, logits, _ = _logits(part, weights, case)
+    return unit, torch.exp(logits.sub_(total), out=torch.empty_like(logits, dtype=unit.dtype))
 
 
 def _product(left: Tensor, right: Tensor) -> Tensor:

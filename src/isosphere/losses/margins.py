@@ -1,6 +1,7 @@
 """Losses against class weights: plain softmax, softmax of cosines with a margin (Eq. 19 and its kin), proxy anchor.
 
 A margin maps the cosine of the true class to a smaller one; the classifier owns the class weights and is given it.
+It may have a method `slopes`, its derivative, which is quicker than autograd.
 """
 
 from __future__ import annotations  # torch 2.6 cannot compile inner functions whose annotations are evaluated
@@ -53,11 +54,16 @@ class ArcFace:
             raise ValueError(f"ArcFace's margin is an angle in radians in [0, pi / 2], not {self.margin}")
 
     def __call__(self, cosines: Tensor) -> Tensor:
-        squares = 1 - cosines * cosines
-        inside = squares > 0  # at cos = +-1 the root's slope is infinite: value and slope are set to zero
-        sines = torch.where(inside, torch.sqrt(torch.where(inside, squares, 1)), 0)
+        # at cos = +-1 the root's slope is infinite: clamped it is zero, and 1e-18 is no longer seen beside 1
+        sines = (1 - cosines * cosines).clamp(min=1e-36).sqrt()
         turned = cosines * math.cos(self.margin) - sines * math.sin(self.margin)
         return torch.where(cosines >= -math.cos(self.margin), turned, cosines - self.margin * math.sin(self.margin))
+
+    def slopes(self, cosines: Tensor) -> Tensor:
+        """d target / d cosine, (N,) -> (N,), in half the kernels that autograd takes."""
+        cosecants = (1 - cosines * cosines).rsqrt().nan_to_num(0, 0)  # at cos = +-1 set to zero, as the root above
+        turned = math.cos(self.margin) + math.sin(self.margin) * cosines * cosecants
+        return turned.masked_fill(cosines < -math.cos(self.margin), 1)
 
 
 @dataclass(frozen=True)
@@ -97,9 +103,9 @@ def cosine_softmax(
     check_positive(scale=scale)
     check_margin(margin)
     check(embeddings, labels, weights)
-    unit, raw = sphere.directions(embeddings), sphere.raised(weights)
+    queries, raw = sphere.raised(embeddings), sphere.raised(weights)
     sources = {"embeddings": embeddings, "weights": weights}
-    return class_softmax(unit, raw, labels, margin, scale, products=products, sources=sources)
+    return class_softmax(queries, raw, labels, margin, scale, products=products, sources=sources)
 
 
 def proxy_anchor(

@@ -67,7 +67,7 @@ class ShardedClassifier(nn.Module):
                 places = torch.where(held, torch.searchsorted(index, places), -1)
             weights = sampling.rows(weights, index)
         return class_softmax(
-            sphere.directions(embeddings), weights, places, self.margin, self.scale, products=self.products, first=0,
+            sphere.raised(embeddings), weights, places, self.margin, self.scale, products=self.products, first=0,
             sources={"embeddings": embeddings, "weights": self.weights},
         )  # fmt: skip
 
