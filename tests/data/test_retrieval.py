@@ -9,6 +9,8 @@ import torch
 from PIL import Image
 
 from isosphere.data.retrieval import SOURCES, Counts, installed, load
+from isosphere.recipes import find
+from isosphere.train import loop
 
 
 def image(path: Path) -> None:
@@ -226,3 +228,34 @@ def test_splits_that_names_cannot_tell_are_refused(tmp_path: Path) -> None:
     partition.write_text(partition.read_text().replace("gallery", "galery"))
     with pytest.raises(ValueError, match="'galery', which is not train, query or gallery"):
         load("inshop", tmp_path / "inshop", allow_missing=True)
+
+
+@pytest.mark.parametrize(
+    "name, make, recalls",
+    [("sop", sop_official, (1, 10, 100, 1000)), ("inshop", inshop_official, (1, 10, 20, 30, 40, 50))],
+)
+def test_a_run_is_measured_as_the_papers_table_is(name: str, make, recalls: tuple[int, ...], tmp_path: Path) -> None:
+    """At the data set's own K; In-Shop's queries among its gallery alone."""
+    make(tmp_path)
+    pixels = np.random.default_rng(0)
+    for path in tmp_path.rglob("*.[jJ][pP][gG]"):
+        Image.fromarray(pixels.integers(0, 255, (6, 8, 3), dtype=np.uint8)).save(path)
+    changes = {
+        "data.root": tmp_path, "data.size": 6, "data.shorter": 6, "model.backbone": "small_cnn", "model.dim": 8,
+        "model.freeze_bn": "false", "batches.size": 4, "batches.per_class": 2, "loop.steps": 2, "loop.workers": 0,
+    }  # fmt: skip
+    recipe = find(f"{name}-ms-sec", {field: str(value) for field, value in changes.items()})
+    last = loop.fit(recipe, tmp_path / "run", "cpu")["last"]
+    assert tuple(int(key[7:]) for key in last if key.startswith("recall@")) == recalls
+    held = np.load(tmp_path / "run" / "test_embeddings.npz")
+    unit = held["embeddings"].astype(np.float64)
+    unit /= np.linalg.norm(unit, axis=1, keepdims=True)
+    asks = held["is_query"] if name == "inshop" else np.ones(9, bool)
+    assert asks.sum() == (4 if name == "inshop" else 9)
+    right = 0
+    for query in np.flatnonzero(asks):
+        others = [o for o in range(9) if (not asks[o] if name == "inshop" else o != query)]
+        best = max(others, key=lambda other: unit[query] @ unit[other])
+        right += held["labels"][best] == held["labels"][query]
+    assert last["recall@1"] == pytest.approx(right / asks.sum())
+    assert last["recall@10"] == 1

@@ -8,6 +8,7 @@ import torch
 from PIL import Image
 from safetensors.torch import save_file
 
+from commands import isosphere
 from isosphere.models.embedder import build_backbone
 from isosphere.models.frozen import FrozenBatchNorm
 from isosphere.recipes import RECIPES, find, options, override
@@ -86,6 +87,22 @@ def test_a_table_is_tuned_run_and_not_run_again(benchmark, tmp_path, monkeypatch
     assert f"0 runs made now, 6 taken from {file}" in capsys.readouterr().err
     reproduce.reproduce(chosen, (2,), True, reproduce.Results(file), tmp_path / "runs", "cpu")
     assert len(trained) == 21
+
+
+def test_the_command_runs_a_table_and_prints_what_it_holds(benchmark, tmp_path):
+    words = "reproduce table3 --dataset cub200 --losses ms --arms none sec --seeds 0 1 --device cpu".split()
+    words += [word for field, value in TINY.items() for word in (f"--{field}", value)]
+    words += ["--data.root", benchmark, "--results", "results", "--out", "runs"]
+    done = isosphere(*words, folder=tmp_path)
+    (file,) = (tmp_path / "results").iterdir()  # named after the table and what was changed of it
+    held = json.loads(file.read_text())
+    assert (len(held["trials"]), len(held["runs"])) == (12, 4) and file.name.startswith("table3_cub200_")
+    for arm in ("none", "sec"):
+        mean = sum(100 * r["last"]["recall@1"] for r in held["runs"] if r["arm"] == arm) / 2
+        assert any(line.split()[:2] == [arm, "2"] and f"{mean:.1f} ±" in line for line in done.stdout.splitlines())
+    assert "sec - none" in done.stdout
+    again = isosphere(*words, folder=tmp_path)
+    assert again.stdout == done.stdout and "0 runs made now, 4 taken from" in again.stderr
 
 
 def test_a_table_takes_the_settings_of_another_networks_trials(benchmark, tmp_path, monkeypatch):

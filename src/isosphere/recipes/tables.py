@@ -67,7 +67,7 @@ TUNINGS = {
     **dict.fromkeys(("sop", "inshop"), replace(UNSEEN_CLASSES, lrs=(6.25e-5, 1.25e-4, 2.5e-4, 5e-4))),
     **dict.fromkeys(("cifar10", "cifar100"), UNSEEN_IMAGES),
 }
-"""By data set; the rates of retrieval span what Table 6 has."""
+"""By data set; the rates of retrieval are about those of Table 6."""
 
 SWEPT_LRS = (1.25e-5, 2.5e-5, 5e-5, 1e-4, 2e-4)
 SWEPT_ARMS = {
