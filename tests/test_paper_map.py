@@ -252,11 +252,14 @@ def test_table_6_has_its_footnote():
 
 def test_figure_8_maps_are_what_the_last_layer_gives(tmp_path):
     loop.fit(tiny_recipe("rendered", {"loop.steps": 2, "loop.eval_every": 2}), tmp_path / "run", "cpu")
-    pixels = torch.randint(256, (12, 12, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
-    Image.fromarray(pixels.numpy()).save(tmp_path / "a.png")
+    # Of an oblong image the network sees the middle, and the map is drawn over that, not over all of it.
+    whole = torch.randint(256, (12, 30, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    Image.fromarray(whole.numpy()).save(tmp_path / "a.png")
+    pixels = whole[:, 9:21]
     found = feature_maps([tmp_path / "run"], [tmp_path / "a.png"])
     model = load_run(tmp_path / "run", "cpu").model
     with torch.no_grad():
         wanted = model.backbone.layers(model.preprocessing(pixels.permute(2, 0, 1)[None]))
     torch.testing.assert_close(torch.from_numpy(found["maps"][0]), wanted)
-    assert (found["images"][0] == pixels.numpy()).all() and wanted.shape == (1, 128, 2, 2) and wanted.max() > 0
+    assert wanted.shape == (1, 128, 2, 2) and wanted.max() > 0
+    assert found["images"][0].shape == (1, 12, 12, 3) and (found["images"][0][0] == pixels.numpy()).all()

@@ -23,7 +23,7 @@ def draw(name, make_run, make_results, recipe_dict, out):
     runs = [make_run("plain", seed=1), make_run("sec", "cub200-triplet-sec", seed=2)]
     options = {
         "gallery": {"images": np.zeros((24, 8, 8), np.uint8)},
-        "feature-maps": {"maps": [np.ones((1, 6, 2, 2))] * 2, "images": np.zeros((1, 8, 8, 3), np.uint8)},
+        "feature-maps": {"maps": [np.ones((1, 6, 2, 2))] * 2, "images": np.zeros((2, 1, 8, 8, 3), np.uint8)},
     }
     return FIGURES[name](runs, out, **options.get(name, {}))
 

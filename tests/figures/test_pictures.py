@@ -152,7 +152,7 @@ def test_strongest_channels_match_a_loop():
 def test_feature_maps_are_drawn_or_refused(make_run, tmp_path):
     runs = [make_run("a"), make_run("b", "cub200-triplet-sec")]
     maps = [np.random.default_rng(seed).random((1, 8, 4, 4), dtype=np.float32) for seed in (0, 1)]
-    images = np.zeros((1, 16, 20, 3), np.uint8)
+    images = np.zeros((2, 1, 16, 20, 3), np.uint8)
     text = feature_maps.feature_maps(runs, tmp_path / "f", maps=maps, images=images)[1].read_text()
     for its in maps:
         assert f"channel {feature_maps.strongest(its)[0, 0]}" in text

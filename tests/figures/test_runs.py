@@ -98,6 +98,9 @@ def test_another_version_is_said(make_run):
     (run / "recipe.json").write_text("[1]")
     with pytest.raises(ValueError, match="not a recipe of this version"):
         runs.read_run(run)
+    (run / "recipe.json").write_text(json.dumps({"data": {}, "constraint": None}))
+    with pytest.raises(ValueError, match="its constraint has no fields"):
+        runs.read_run(run)
     (run / "recipe.json").write_text(json.dumps({"data": {"kind": "Benchmark", "name": "sop"}}))
     assert words.labels([runs.read_run(run).recipe]) == ["no constraint"]  # old recipes lack groups; that is no error
 

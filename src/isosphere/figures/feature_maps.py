@@ -21,18 +21,22 @@ def feature_maps(
     runs: list[Path],
     out: Path,
     maps: Sequence[np.ndarray] | None = None,
-    images: Sequence[np.ndarray] | None = None,
+    images: Sequence[Sequence[np.ndarray]] | None = None,
     count: int = CHANNELS,
 ) -> list[Path]:
-    """Draw the strongest channels over each image: `maps` (K, C, H, W) for each run, `images` K of (h, w, 3) uint8.
+    """Draw the strongest channels over each image: for each run `maps` (K, C, H, W) and `images`, K of (h, w, 3) uint8,
+    which are what the network saw: a map covers all of its image.
 
     A row for each image and run, so that runs stand under each other; each map is scaled to its own largest value.
     """
     if not runs or maps is None or images is None:
-        raise ValueError("feature maps need runs, the maps (K, C, H, W) of the last layer for each, and the K images")
-    if len(maps) != len(runs) or any(np.ndim(its) != 4 or len(its) != len(images) for its in maps):
+        raise ValueError("feature maps need runs, the maps (K, C, H, W) of the last layer for each, and its K images")
+    pictures = len(images[0])
+    if not len(maps) == len(images) == len(runs) or any(
+        np.ndim(its) != 4 or not len(its) == len(seen) == pictures for its, seen in zip(maps, images, strict=True)
+    ):
         shapes = ", ".join(str(np.shape(its)) for its in maps)
-        raise ValueError(f"{len(runs)} runs and {len(images)} images need as many maps (K, C, H, W), not {shapes}")
+        raise ValueError(f"{len(runs)} runs and {pictures} images need as many maps (K, C, H, W), not {shapes}")
     if any(np.shape(its)[1] < count for its in maps):
         raise ValueError(f"the last layer has fewer than {count} channels")
     recipes = [read_recipe(run) for run in runs]
@@ -40,13 +44,11 @@ def feature_maps(
     title = f"The {count} channels of the last layer with the largest mean activation, strongest first\n"
     title += words.about(recipes)
     chosen = [strongest(its, count) for its in maps]
-    tall = [np.shape(image)[0] / np.shape(image)[1] + 0.25 for image in images for _ in runs]  # with room for a title
-    rows, heights = len(tall), {"gridspec_kw": {"height_ratios": tall}}
-    with style.sheet(out, title, rows, count + 1, size=(1.25, 1.25 * sum(tall) / rows), **heights) as (_, panels):
+    with style.sheet(out, title, pictures * len(runs), count + 1, size=(1.25, 1.35)) as (_, panels):
         for number, panel in enumerate(panels):
             row, column = divmod(number, count + 1)
             picture, run = divmod(row, len(runs))
-            image = np.asarray(images[picture])
+            image = np.asarray(images[run][picture])
             height, width = image.shape[:2]
             panel.set(xticks=[], yticks=[])
             panel.grid(False)

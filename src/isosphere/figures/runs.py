@@ -49,6 +49,8 @@ def read_recipe(folder: Path) -> dict[str, Any]:
     recipe = _json(folder, "recipe.json", "is not a run folder: it has no recipe.json")
     if not isinstance(recipe, dict) or not isinstance(recipe.get("data"), dict):
         raise ValueError(f"{folder / 'recipe.json'} is not a recipe of this version: it has no data")
+    if not isinstance(recipe.get("constraint", {}), dict):
+        raise ValueError(f"{folder / 'recipe.json'} is not a recipe of this version: its constraint has no fields")
     return recipe
 
 

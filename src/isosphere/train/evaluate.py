@@ -181,10 +181,10 @@ def embed_files(trained: Trained, root: str, out: Path) -> list[Path]:
 
 @torch.no_grad()
 def feature_maps(runs: list[Path], files: list[Path]) -> dict[str, list[np.ndarray]]:
-    """What the last layer with places gives for these images, (K, C, H, W) for each run, and the images' pixels."""
+    """What the last layer with places gives for these images, (K, C, H, W), and what it saw of them, for each run."""
     if not files:
         raise ValueError("feature maps need images to look at: --images a.jpg b.jpg")
-    found, pixels = [], [decode(file) for file in files]
+    found, seen, pixels = [], [], [decode(file) for file in files]
     for trained in map(load_run, runs):
         backbone, view = trained.model.backbone, build_test_view(trained.recipe.data)
         maps = getattr(backbone, "maps", None) or getattr(backbone, "forward_features", None)  # the latter is timm's
@@ -192,7 +192,8 @@ def feature_maps(runs: list[Path], files: list[Path]) -> dict[str, list[np.ndarr
             raise ValueError(f"{trained.recipe.model.backbone} does not show its last layer; ours and timm's do")
         images = torch.stack([view(image) for image in pixels]).to(trained.device)
         found.append(maps(trained.model.preprocessing(images)).float().cpu().numpy())
-    return {"maps": found, "images": [image.permute(1, 2, 0).numpy() for image in pixels]}
+        seen.append(images.permute(0, 2, 3, 1).cpu().numpy())
+    return {"maps": found, "images": seen}
 
 
 def _write(out: Path, images: ImageSet, embeddings: Tensor) -> list[Path]:
