@@ -16,7 +16,8 @@ from PIL import Image
 from browser import Browser, find_browser
 from isosphere.monitor import NormMonitor
 from isosphere.page import write_page
-from isosphere.page.charts import Series, histogram, line_chart
+from isosphere.page.charts import Series, line_chart
+from isosphere.page.distributions import distribution_chart, histogram
 from isosphere.page.gallery import chosen, nearest
 from isosphere.page.panels import turn_slopes
 from isosphere.page.recipes import differing
@@ -34,14 +35,15 @@ def write_run(folder: Path, recall: float, seed: int, eta: str = "0.1", per_clas
     generator = np.random.default_rng(seed)
     folder.mkdir(parents=True)
     recipe = options.to_dict(tiny_recipe("rendered-sec", {"constraint.eta": eta, "claim": NASTY, "seed": 3}))
-    last = {"recall@1": recall, "recall@2": recall + 0.05, "map@r": recall / 2, "nmi": 0.5, "f1": 0.25, "singletons": 0}
+    last = {f"recall@{k}": recall + 0.02 * (k - 1) for k in (1, 2, 4, 8)}
+    last |= {"map@r": recall / 2, "nmi": 0.5, "f1": 0.25, "singletons": 0}
     last |= {"norm_mean": 4.0 + seed, "norm_variance": 0.25, "norm_cv": 0.5 / (4.0 + seed)}
     lines = [{"step": 0, "kind": "test", **last, "recall@1": 0.1, "map@r": 0.05}]
     for step in range(1, 21):
         values = {"loss": 1 / step, "metric": 0.9 / step, "penalty": 0.1 / step}
         values |= {"norm_mean": 4 + seed + step / 50, "norm_variance": 1 / step, "norm_cv": 0.2, "not_finite": 0}
         values |= {"norm_min": 2 + seed, "norm_max": 7 + seed, "lr_proxy_mean": 1e-4 / step, "lr_proxy_cv": 0.21}
-        values |= {"radial_share": 1e-15 * step, "tangential_share": 1.0}
+        values |= {"radial_share": 1e-15 * step, "tangential_share": 1.0, "lr": 9.999999747378752e-06}
         lines.append({"step": step, "kind": "train", **values})
     lines.append({"step": 20, "kind": "test", **last})
     for step in alarms:
@@ -86,6 +88,15 @@ def results_file(path: Path) -> Path:
     return path
 
 
+def pair_file(path: Path) -> Path:
+    """A run of each of three arms: differences without intervals."""
+    found = {record["arm"]: record for record in json.loads(results_file(path).read_text())["runs"][:6]}
+    for arm, recall in (("none", 0.592), ("sec", 0.647), ("sec-relative", 0.692)):
+        found[arm]["last"] |= {"recall@1": recall}
+    path.write_text(json.dumps({"runs": list(found.values()), "trials": []}))
+    return path
+
+
 def norms_file(path: Path) -> Path:
     """What NormMonitor writes in somebody's loop, of two runs: one whose norms spread, and one with SEC."""
     for spread in (0.6, 0.1):
@@ -111,7 +122,10 @@ def sources(tmp_path_factory) -> dict[str, list[Path]]:
     folder = tmp_path_factory.mktemp("runs")
     plain, sec = write_run(folder / "plain", 0.5, 0, eta="0.0", alarms=(3, 17)), write_run(folder / "sec", 0.617, 1)
     table, norms = results_file(folder / "rates_cub200.json"), norms_file(folder / "norms.jsonl")
-    return {"one": [sec], "two": [plain, sec], "table": [table], "norms": [norms]}
+    arms = ("", "-l2reg", "-sec", "-sec-initial")
+    four = [write_run(folder / f"paper-cars196-triplet{arm}", 0.5, seed) for seed, arm in enumerate(arms)]
+    found = {"one": [sec], "two": [plain, sec], "four": four, "table": [table], "norms": [norms]}
+    return found | {"pair": [pair_file(folder / "pair.json")], "flat": [unlabelled(folder / "flat")]}
 
 
 @pytest.fixture(scope="module")
@@ -185,12 +199,29 @@ def test_a_damaged_snapshot_takes_the_slope_after_it_along(old, tmp_path):
     assert [step for step, _ in turn_slopes(read_run(folder, ""))] == [5, 20]
 
 
-def test_histogram_against_numpy():
+def test_histogram_against_a_loop():
     values = np.random.default_rng(0).normal(size=500)
-    counts, edges = np.histogram(values, 40, (-3, 3))
-    found = histogram([value for value in values if -3 <= value < 3], -3, 3)
-    assert [share for _, share in found] == pytest.approx(100 * counts / counts.sum())
-    assert [middle for middle, _ in found] == pytest.approx((edges[1:] + edges[:-1]) / 2)
+    (first, *_), *found, (last, end) = histogram(values, 0.01)
+    width = (values.max() - values.min()) / math.sqrt(500)
+    assert end == 0 and (first, last) == pytest.approx((values.min() - width / 2, values.max() + width / 2), abs=width)
+    for middle, density in found:
+        inside = sum(middle - width / 2 <= value < middle + width / 2 for value in values)
+        assert density == pytest.approx(inside / 500 / width)
+    assert sum(density for _, density in found) * width == pytest.approx(1)
+    assert histogram(np.ones(3), 0.5) == [(0.75, 0.0), (1.0, 2.0), (1.25, 0.0)]
+    assert len(histogram(values, 2.0)) - 2 == int((values.max() - values.min()) / 2) + 1
+
+
+def test_a_narrow_distribution_keeps_its_shape_beside_a_wide_one():
+    draw = np.random.default_rng(0).normal(size=(2, 2000))
+    found = [("sec", 0, 1 + 0.1 * draw[0]), ("none", 1, np.maximum(0, 12 + 4 * draw[1]))]
+    drawn = distribution_chart("norms", "norm", found, log=True)
+    chart = json.loads(html.unescape(re.search(r'data-chart="([^"]*)"', drawn)[1]))
+    for (_, _, values), one in zip(found, chart["series"], strict=True):
+        xs, ys = np.array(one["points"]).T
+        assert chart["log_x"] and np.count_nonzero(ys > ys.max() / 10) >= 8
+        assert (np.diff(np.log(xs)) * (ys[1:] + ys[:-1]) / 2).sum() == pytest.approx(1, abs=0.05)
+        assert f'<td class="n">{np.median(values):.3g}</td>' in drawn
 
 
 def test_recipes_differ_where_they_differ():
@@ -210,6 +241,11 @@ def test_a_chart_needs_two_points_and_lives_with_strange_ones():
     assert ">2e-15</text>" in line_chart("a", "step", [Series("run", 0, tiny)], log=True)
     long = Series("run", 0, [(step, 2.0) for step in range(5000)], [(step, step % 3, 4.0) for step in range(5000)])
     assert len(line_chart("a", "step", [long], log=True)) < 20_000, "a band is thinned as its line, and above zero"
+    far = line_chart("a", "step", [Series("run", 0, [(0, 1.0), (100_000, 2.0)])])
+    assert float(re.search(r'x="([\d.]+)"[^>]*>100000<', far)[1]) < 380, "half of six digits is inside of 400"
+    close = line_chart("a", "step", [Series("run", 0, [(0, 99.81), (1, 99.83)])])
+    labels = re.findall(r'<text class="end"[^>]*>(.*?)</text>', close)
+    assert len(set(labels)) == len(labels) > 2 and "99.82" in labels, "ticks that are not the same do not read the same"
 
 
 # ---------------------------------------------------------------- sources
@@ -239,6 +275,110 @@ def test_a_run_without_snapshots_embeddings_or_lines(tmp_path):
     page = write_page([folder], tmp_path / "page.html").read_text()
     assert "no recorded directions" in page and "no test_embeddings.npz" in page and "no metrics.jsonl" in page
     assert ">50.0</td>" in page and "Learning curves" not in page and 'id="directions"' not in page
+
+
+def edited(folder: Path, edit) -> str:
+    """The page of the run in a folder after `edit` has changed its lines, each an object."""
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in edit(lines)))
+    page = write_page([folder], folder.parent / "page.html").read_text()
+    told = re.search(r"<h3>What is missing</h3><ul>(.*?)</ul>", page)
+    return html.unescape(told[1]) if told else ""
+
+
+def test_a_whole_run_lacks_nothing(tmp_path):
+    assert edited(write_run(tmp_path / "run", 0.5, 0), lambda lines: lines) == ""
+
+
+def test_what_an_older_run_did_not_write_is_told(tmp_path):
+    absent = ("norm_min", "norm_max", "lr_proxy_mean", "lr_proxy_cv", "radial_share")
+
+    def older(lines):
+        return [{name: value for name, value in line.items() if name not in absent} for line in lines]
+
+    told = edited(write_run(tmp_path / "run", 0.5, 0), older)
+    assert told == f"<li>run: no {', '.join(absent)} in its training lines (of an older version?): not charted</li>"
+
+
+def test_lines_that_are_not_there_are_told(tmp_path):
+    folder = write_run(tmp_path / "run", 0.5, 0)
+    assert edited(folder, lambda lines: lines[1:2] + lines[-1:]) == (
+        "<li>run: fewer than two training lines: no curves of them</li>"
+        "<li>run: fewer than two evaluations: no curves of them</li>"
+    )
+    assert edited(folder, lambda lines: []) == "<li>run: metrics.jsonl is empty: no curves</li>"
+    assert ">50.0</td>" in (tmp_path / "page.html").read_text()
+
+
+def test_values_that_are_no_numbers_are_told_and_the_rest_is_shown(tmp_path):
+    folder = write_run(tmp_path / "run", 0.5, 0)
+
+    def odd(lines):
+        lines[3] |= {"loss": float("nan"), "norm_mean": "x"}
+        lines[4] |= {"loss": None}
+        return lines
+
+    told = "<li>run: left out of metrics.jsonl, because it is no finite number: {}</li>"
+    assert edited(folder, odd) == told.format("loss (first in step 3), norm_mean (first in step 3)")
+    page = (tmp_path / "page.html").read_text()
+    chart = re.search(r'aria-label="training loss[^"]*"[^>]*data-chart="([^"]*)"', page)[1]
+    assert len(json.loads(html.unescape(chart))["series"][0]["points"]) == 18
+    result = json.loads((folder / "result.json").read_text())
+    for last, words in (
+        (None, "result.json has no numbers of the last evaluation: those of metrics.jsonl are shown"),
+        (result["last"] | {"nmi": "high"}, "left out of result.json, because it is no finite number: nmi"),
+    ):
+        (folder / "result.json").write_text(json.dumps(result | {"last": last}))
+        assert f"<li>run: {words}</li>" in edited(folder, lambda lines: lines)
+        assert ">50.0</td>" in (tmp_path / "page.html").read_text()
+
+
+def test_a_run_without_numbers_in_a_table_is_not_said_to_have_diverged(tmp_path):
+    path = results_file(tmp_path / "ours.json")
+    held = json.loads(path.read_text())
+    held["runs"][0]["last"] = None
+    path.write_text(json.dumps(held))
+    page = write_page([path], tmp_path / "page.html").read_text()
+    assert ">1 (1 without numbers)</td>" in page and ">0 (1 diverged)</td>" in page
+
+
+def test_an_unfinished_run_of_epochs_is_compared_at_its_own_step(tmp_path):
+    plain, sec = write_run(tmp_path / "plain", 0.5, 0, eta="0.0"), write_run(tmp_path / "sec", 0.6, 1)
+    (sec / "result.json").unlink()
+    lines = (sec / "metrics.jsonl").read_text().splitlines(keepends=True)
+    (sec / "metrics.jsonl").write_text("".join(lines[:11]))
+    page = write_page([plain, sec], tmp_path / "page.html").read_text()
+    assert "not 0.0): evaluated in step 0, not 20, R@1 10.0 %, not 50.0" in page and "unfinished, 10 of 20<" in page
+    recipe = json.loads((sec / "recipe.json").read_text())
+    recipe["loop"] |= {"unit": "epochs", "steps": 3}
+    (sec / "recipe.json").write_text(json.dumps(recipe))
+    assert "unfinished, 10 steps of 3 epochs<" in write_page([sec], tmp_path / "page.html").read_text()
+
+
+def colours(page: str) -> list[dict[str, str]]:
+    """What each legend says: the colour of each name."""
+    found = re.findall(r'<ul class="legend">(.*?)</ul>', page)
+    return [{name: c for c, name in re.findall(r'class="(s\d)">.*?</svg>(.*?)</li>', one)} for one in found]
+
+
+def test_an_arm_has_one_colour_in_all_tables_and_that_of_its_run(tmp_path):
+    first, second = results_file(tmp_path / "first.json"), results_file(tmp_path / "second.json")
+    held = json.loads(second.read_text())
+    held["runs"] = [record for record in held["runs"][::-1] if record["arm"] != "none"]
+    second.write_text(json.dumps(held))
+    one, other = colours(write_page([first, second], tmp_path / "page.html").read_text())
+    assert list(one) == ["none", "sec", "sec-relative", "l2reg"] and list(other) == ["l2reg", "sec-relative", "sec"]
+    assert len(set(one.values())) == 4 and other == {arm: one[arm] for arm in other}
+    runs = [write_run(tmp_path / "sole", 0.5, 0), write_run(tmp_path / "known", 0.5, 0)]
+    recipe = next(record["recipe"] for record in held["runs"] if record["arm"] == "sec-relative")
+    (runs[1] / "recipe.json").write_text(json.dumps(recipe | {"seed": 7}))
+    page = write_page([*runs, first], tmp_path / "page.html").read_text()
+    *ofruns, table = colours(page)
+    assert all(legend == {"sole": "s0", "known": "s1"} for legend in ofruns) and len(ofruns) == 3
+    assert table == {"none": "s2", "sec": "s3", "sec-relative": "s1", "l2reg": "s4"}
+    marks = re.findall(r'<g class="(s\d)"><title>([\w-]+): ', page)
+    assert {name for _, name in marks} == {"none", "sec", "sec-relative"}
+    assert all(table[name] == colour for colour, name in marks)
 
 
 def test_a_recipe_of_another_version_is_shown_as_it_stands(tmp_path):
@@ -351,7 +491,7 @@ def test_runs_that_differ_in_the_constraint_alone_are_compared_in_words(tmp_path
     turns = [np.load(folder / last)["angles"].astype(float).var() for folder in (sec, plain)]
     told = (
         "sec against plain, differing in the constraint alone (constraint.eta 0.1, not 0.0): R@1 61.7 %, not 50.0 "
-        "(+11.7 points), spread of the test norms (c.v.) 0.1, not 0.125, "
+        "(+11.7 points), spread of the norms (c.v.) 0.1, not 0.125, "
         f"variance of the turns {turns[0]:.3g} degrees², not {turns[1]:.3g} (steps 15 to 20), "
         "slope of log turn by log norm 1, not -1."
     )
@@ -369,7 +509,7 @@ def test_a_table_of_learning_rates_has_a_chart_of_them_and_words(pages, tmp_path
     page = pages["table"].read_text()
     assert (
         "sec-relative against no constraint, mean over 4 pairs of runs that differ in it alone: R@1 63.5 %, not 60.5 "
-        "(+3.0 points), spread of the test norms (c.v.) 0.1, not 0.1."
+        "(+3.0 points), spread of the norms (c.v.) 0.1, not 0.1."
     ) in page
     label = r'aria-label="(R@1, %, by learning rate[^"]*)"[^>]*data-chart="([^"]*)"'
     told, data = re.search(label, page).groups()
@@ -415,7 +555,8 @@ def unlabelled(folder: Path) -> Path:
     result = json.loads((folder / "result.json").read_text())
     result |= {"last": norms, "oracle": norms, "tested": "the images trained on"}
     (folder / "result.json").write_text(json.dumps(result))
-    lines = [{"step": step, "kind": "test"} | norms for step in (0, 20)]
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()[1:-1]]
+    lines += [{"step": step, "kind": "test"} | norms for step in (0, 20)]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     return folder
 
@@ -423,6 +564,10 @@ def unlabelled(folder: Path) -> Path:
 def test_images_without_labels_are_neither_right_nor_wrong_nor_test_images(tmp_path):
     page = write_page([unlabelled(tmp_path / "run")], tmp_path / "page.html").read_text()
     assert "norms of the images trained on" in page and "not trained on" not in page
+    titles = re.findall(r'<figure class="chart"><figcaption>(.*?)</figcaption>', page)
+    assert "norms of the images trained on: density, log axis" in titles
+    words = re.sub(r"<[^>]*>", " ", re.search(r"<main.*?<noscript>", page, re.DOTALL)[0])
+    assert "Metrics" in words and not re.search(r"\btest", words, re.IGNORECASE), "nothing was tested"
     assert "The images have no labels: none is right or wrong." in page and "worst errors of" not in page
     fallback = re.search("<noscript>(.*?)</noscript>", page, re.DOTALL)[1]
     assert "photos (no labels)" in fallback and "(right)" not in fallback and "(wrong)" not in fallback
@@ -438,13 +583,10 @@ def test_the_caption_is_what_the_run_says_was_tested(tmp_path):
     assert "3 of 5 classes were trained on; metrics in %" in page and "test classes, never seen" not in page
 
 
-def test_one_pair_of_runs_has_no_interval(tmp_path):
-    held = json.loads(results_file(tmp_path / "rates_cub200.json").read_text())
-    pair = [record for record in held["runs"][:4] if record["recipe"]["seed"] == 0]
-    (tmp_path / "pair.json").write_text(json.dumps({"runs": pair, "trials": []}))
-    page = write_page([tmp_path / "pair.json"], tmp_path / "page.html").read_text()
-    row = '<span>sec - none</span></th><td class="w">R@1</td><td class="n">+2.0</td><td class="n">-</td>'
-    assert row + '<td class="n">-</td>' in page and "+2.0 (one pair)" in page
+def test_one_pair_of_runs_has_no_interval(pages):
+    page = pages["pair"].read_text()
+    row = '<span>sec - none</span></th><td class="w">R@1</td><td class="n">+5.5</td><td class="n">-</td>'
+    assert row + '<td class="n">-</td>' in page and "+5.5 (one pair)" in page
 
 
 def test_names_of_files_that_are_not_utf8_are_shown(tmp_path):
@@ -503,9 +645,12 @@ CUT_OFF = """[...document.querySelectorAll('svg[viewBox] text')].filter((node) =
     return b.width && (a.left < b.left - 1 || a.right > b.right + 1 || a.bottom > b.bottom + 1);
 }).map((node) => node.textContent)"""
 OVERLAPS = """[...document.querySelectorAll('svg[viewBox]')].flatMap((svg) => {
-    const found = [...svg.querySelectorAll('text')].map((node) => [node.textContent, node.getBoundingClientRect()]);
-    return found.flatMap(([name, a], i) => found.slice(i + 1).filter(([, b]) => a.width && a.left < b.right - 1 &&
-        b.left < a.right - 1 && a.top < b.bottom - 4 && b.top < a.bottom - 4).map(([other]) => [name, other]));
+    const places = (kind) => [...svg.querySelectorAll(kind)].map((node) => [node.textContent || kind,
+        node.getBoundingClientRect()]);
+    const found = places('text'), marks = places('.mark');
+    return found.flatMap(([name, a], i) => [...found.slice(i + 1), ...marks].filter(([, b]) => a.width &&
+        a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 4 && b.top < a.bottom - 4)
+        .map(([other]) => [name, other]));
 })"""
 RESOURCES = "performance.getEntriesByType('resource').map((e) => e.name).filter((name) => !/^data:/.test(name))"
 CONTRAST = """(() => {
@@ -532,7 +677,7 @@ CONTRAST = """(() => {
 })()"""
 
 
-@pytest.mark.parametrize("name", ["one", "two", "table", "norms"])
+@pytest.mark.parametrize("name", ["one", "four", "two", "table", "pair", "norms", "flat"])
 def test_a_page_opens_clean_at_both_widths_and_in_both_themes(browser, pages, name):
     grounds = []
     for width in (1400, 390):
@@ -614,6 +759,25 @@ def test_metrics_and_recipes_are_on_the_page(browser, pages):
     assert browser.run(band) == 2, "least to greatest norm"
 
 
+def test_the_metrics_of_four_runs_are_seen_whole_with_lines_between_them(browser, pages, tmp_path):
+    sizes = "(({scrollWidth, clientWidth}) => [scrollWidth, clientWidth])(document.querySelector('#metrics .scroll'))"
+    browser.open(pages["four"])
+    whole, seen = browser.run(sizes)
+    assert whole == seen, "on a screen nothing is cut off"
+    browser.open(pages["four"], 390)
+    whole, seen = browser.run(sizes)
+    assert whole > 2 * seen, "on a phone it scrolls"
+    cells = "[...document.querySelectorAll('#metrics tbody tr')].flatMap((row) => [...row.cells].slice(0, 2))"
+    for shift in (0.25, 0.5, 0.75):  # where the pixels happen to lie must not matter
+        browser.run(f"document.getElementById('metrics').style.paddingTop = '{shift}px'")
+        places = browser.run(f"{cells}.map((cell) => cell.getBoundingClientRect()).map(({{x, y}}) => [x + 40, y])")
+        browser.screenshot(tmp_path / "page.png")
+        with Image.open(tmp_path / "page.png") as image:
+            shown = image.convert("RGB")
+        lines = [{shown.getpixel((int(x), int(y) + row)) for row in (-1, 0, 1)} for x, y in places]
+        assert len(lines) == 8 and all(line == lines[1] and len(line) == 2 for line in lines)
+
+
 def test_charts_tell_their_values_by_pointer_and_keyboard(browser, pages):
     browser.open(pages["two"])
     titles = "[...document.querySelectorAll('#curves .chart > figcaption')].map((node) => node.textContent)"
@@ -647,8 +811,9 @@ def test_a_chart_by_learning_rate_tells_the_nearest_one_on_its_axis(browser, pag
     assert along == pytest.approx([50 + share * 332, 382 - share * 332], abs=0.1) and browser.complaints == []
 
 
-def test_the_gallery_marks_nothing_without_labels(browser, tmp_path):
-    browser.open(write_page([unlabelled(tmp_path / "run")], tmp_path / "page.html"))
+def test_the_gallery_marks_nothing_without_labels(browser, pages):
+    browser.open(pages["flat"])
+    assert browser.run("document.querySelectorAll('.controls select').length") == 0, "there is nothing to choose by"
     hits = browser.run("[...document.querySelectorAll('.hit')].map((hit) => [hit.className, hit.textContent[0]])")
     assert len(hits) == 30 and all(hit == ["hit alone", "○"] for hit in hits) and browser.complaints == []
     assert browser.run("document.querySelector('.hit img').alt").startswith("no labels: photos")

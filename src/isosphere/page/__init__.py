@@ -9,7 +9,7 @@ from pathlib import Path
 from isosphere.page.gallery import gallery_section
 from isosphere.page.markup import embedded, folded, text
 from isosphere.page.recipes import recipes_section
-from isosphere.page.results import results_section
+from isosphere.page.results import arm_styles, results_section
 from isosphere.page.runs import run_sections
 from isosphere.page.sources import read_sources
 
@@ -24,7 +24,8 @@ def write_page(sources: Sequence[Path], out: Path) -> Path:
     runs, tables = read_sources([Path(source) for source in sources])
     gallery, shown = gallery_section(runs)
     sections = [*run_sections(runs), gallery, recipes_section(runs)] if runs else []
-    sections += [results_section(results, f"table{number}") for number, results in enumerate(tables)]
+    styles = arm_styles(runs, tables)
+    sections += [results_section(results, f"table{number}", styles) for number, results in enumerate(tables)]
     names = [run.name for run in runs] + [results.name for results in tables]
     more = len(names) - NAMES
     script = (HERE / "page.js").read_text(encoding="utf-8")

@@ -1,7 +1,7 @@
 """What the constraint changed, in sentences made of recorded numbers."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -47,8 +47,11 @@ def against(recipe: dict[str, Any], base: dict[str, Any], name: str) -> str:
 
 
 def _change(run: Run, base: Run) -> str:
-    """What was measured of both, at the same steps."""
+    """What was measured of both; turns at the same steps, and metrics at their last."""
     told = changed_metrics(run.last, base.last)
+    steps = [[line["step"] for line in one.lines if line["kind"] == "test"][-1:] for one in (run, base)]
+    if told and all(steps) and steps[0] != steps[1]:
+        told.insert(0, f"evaluated in step {steps[0][0]}, not {steps[1][0]}")
     turns = [{(shot.since, shot.step): shot.angles for shot in one.snapshots} for one in (run, base)]
     both = [span for span in turns[0] if turns[0][span] is not None and turns[1].get(span) is not None]
     if both:
@@ -64,21 +67,21 @@ def _change(run: Run, base: Run) -> str:
 
 
 def changed_metrics(mine: dict[str, float], theirs: dict[str, float]) -> list[str]:
-    """The first metric in percent, and the spread of the test norms, where both have them."""
+    """The first metric in percent, and the spread of the norms evaluated, where both have them."""
     told = []
     for name, title in list(metric_names([mine]).items())[:1]:
         if name in theirs:
             points = 100 * (mine[name] - theirs[name])
             told.append(f"{title} {percent(mine[name])} %, not {percent(theirs[name])} ({points:+.1f} points)")
     if "norm_cv" in mine and "norm_cv" in theirs:
-        told.append(f"spread of the test norms (c.v.) {number(mine['norm_cv'])}, not {number(theirs['norm_cv'])}")
+        told.append(f"spread of the norms (c.v.) {number(mine['norm_cv'])}, not {number(theirs['norm_cv'])}")
     return told
 
 
 # ---------------------------------------------------------------- arms of a table
 
 
-def arm_changes(records: Sequence[dict[str, Any]], arms: Sequence[str]) -> list[str]:
+def arm_changes(records: Sequence[dict[str, Any]], arms: Iterable[str]) -> list[str]:
     """A sentence for each arm with a constraint, over all its runs that differ from one without in that alone."""
     said = []
     for arm in arms:

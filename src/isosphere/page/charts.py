@@ -1,7 +1,7 @@
 """Charts as SVG in the page itself, their numbers in a table beneath; the page's script adds what hovering shows."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from isosphere.page.markup import embedded, folded, number, table, text
@@ -9,6 +9,7 @@ from isosphere.page.markup import embedded, folded, number, table, text
 WIDTH, HEIGHT = 400, 230
 LEFT, RIGHT, TOP, BOTTOM = 50, 382, 12, 190  # the box of the axes, which page.js knows from the chart's data
 POINTS, ROWS = 150, 20  # at most so many in a line and in its table
+DIGIT = 7.7  # a digit's width, in a wide font
 DASHES = ("", "7 3", "2 3", "9 3 2 3")
 MARKS = (
     "M-4 0A4 4 0 1 0 4 0A4 4 0 1 0 -4 0Z", "M-3.5 -3.5H3.5V3.5H-3.5Z", "M0 -4.8L4.5 3.6H-4.5Z",
@@ -26,10 +27,10 @@ class Series:
     band: Sequence[tuple[float, float, float]] = ()
 
 
-def legend(names: Sequence[str]) -> str:
-    """Names beside the lines and marks that stand for them, in the order of the styles."""
+def legend(styles: Mapping[str, int]) -> str:
+    """Names beside the lines and marks that stand for them."""
     items = []
-    for style, name in enumerate(names):
+    for name, style in styles.items():
         line = f'<path class="line" d="M0 7H30"{_dash(style)}/>{_mark(style, 15, 7)}'
         swatch = f'<svg width="30" height="14" aria-hidden="true" class="{_colour(style)}">{line}</svg>'
         items.append(f"<li>{swatch}{text(name)}</li>")
@@ -43,8 +44,13 @@ def line_chart(
     log: bool = False,
     level: float | None = None,
     log_x: bool = False,
+    told: str = "",
+    numbers: str = "",
 ) -> str:
-    """Lines over a common x, both axes linear or logarithmic, a dotted line at `level`; nothing without two points."""
+    """Lines over a common x, both axes linear or logarithmic, a dotted line at `level`; nothing without two points.
+
+    Unless given, `told`, for those who cannot see it, says where the lines end, and `numbers` is a table of points.
+    """
     series = [_thinned(one, log) for one in series]
     series = [one for one in series if one.points]
     if max((len(one.points) for one in series), default=0) < 2:
@@ -53,13 +59,15 @@ def line_chart(
     ys = [y for one in series for _, y in one.points] + [y for one in series for _, *ends in one.band for y in ends]
     y_low, y_high = _padded(min(ys), max(ys), log, level)
     x_low, x_high = (min(xs) / 1.2, max(xs) * 1.2) if log_x else (min(xs), max(xs))
+    ticks = _log_ticks(y_low, y_high) if log else _ticks(y_low, y_high)
+    left = max(LEFT, 8 + _width(_labels(ticks)))
 
     def place(x: float, y: float) -> str:
         share = math.log(y / y_low) / math.log(y_high / y_low) if log else (y - y_low) / (y_high - y_low)
         along = math.log(x / x_low) / math.log(x_high / x_low) if log_x else (x - x_low) / (x_high - x_low or 1)
-        return f"{LEFT + along * (RIGHT - LEFT):.1f} {BOTTOM - share * (BOTTOM - TOP):.1f}"
+        return f"{left + along * (RIGHT - left):.1f} {BOTTOM - share * (BOTTOM - TOP):.1f}"
 
-    drawn = [_y_axis(y_low, y_high, log, place, x_low), _x_axis(x_low, x_high, log_x, x_name, place, y_low)]
+    drawn = [_y_axis(ticks, left, place, x_low), _x_axis(x_low, x_high, log_x, x_name, left, place, y_low)]
     if level is not None:
         drawn.append(f'<path class="level" d="M{place(x_low, level)}L{place(x_high, level)}"/>')
     for one in series:
@@ -73,11 +81,12 @@ def line_chart(
         line = f'<path class="line" d="M{"L".join(places)}"{_dash(one.style)}/>'
         drawn.append(f'<g class="{_colour(one.style)}">{line}{marks}</g>')
     data = {
-        "box": [LEFT, RIGHT, TOP, BOTTOM], "x": [x_low, x_high], "log_x": log_x, "name": x_name,
+        "box": [left, RIGHT, TOP, BOTTOM], "x": [x_low, x_high], "log_x": log_x, "name": x_name,
         "series": [{"name": one.name, "style": one.style % 8, "points": one.points} for one in series],
     }  # fmt: skip
-    ends = "; ".join(f"{one.name} ends at {number(one.points[-1][1])}" for one in series)
-    return _figure(title, f"{title} by {x_name}: {ends}", HEIGHT, "".join(drawn), data, _numbers(title, x_name, series))
+    told = told or "; ".join(f"{one.name} ends at {number(one.points[-1][1])}" for one in series)
+    numbers = folded("numbers", numbers or _numbers(title, x_name, series))
+    return _figure(title, f"{title} by {x_name}: {told}", HEIGHT, "".join(drawn), data, numbers)
 
 
 def _numbers(title: str, x_name: str, series: Sequence[Series]) -> str:
@@ -85,7 +94,7 @@ def _numbers(title: str, x_name: str, series: Sequence[Series]) -> str:
     xs = sorted({x for one in values for x in one})
     chosen = [xs[round(i * (len(xs) - 1) / (ROWS - 1))] for i in range(ROWS)] if len(xs) > ROWS else xs
     rows = [[number(x), *[number(one.get(x)) for one in values]] for x in chosen]
-    return folded("numbers", table(f"{title} by {x_name}", [x_name, *[one.name for one in series]], rows))
+    return table(f"{title} by {x_name}", [x_name, *[one.name for one in series]], rows)
 
 
 Bar = tuple[str, int, float, float, float, str]  # name, style, value, low, high, label
@@ -96,7 +105,8 @@ def interval_chart(title: str, groups: Sequence[tuple[str, Sequence[Bar]]], leve
     bars = [bar for _, its in groups for bar in its]
     if not bars:
         return ""
-    left, right, row = 128, 326, 18
+    short = {bar[0]: bar[0] if len(bar[0]) <= 20 else bar[0][:19] + "…" for bar in bars}
+    left, right, row = 10 + _width(short.values()), WIDTH - 10 - _width([bar[5] for bar in bars]), 18
     ends = [value for bar in bars for value in bar[2:5]]
     low, high = _padded(min(ends), max(ends), False, level)
 
@@ -111,30 +121,21 @@ def interval_chart(title: str, groups: Sequence[tuple[str, Sequence[Bar]]], leve
             y += row
             whisker = f'<path class="line" d="M{along(begin):.1f} {y - 4}H{along(end):.1f}"/>'
             mark = whisker + _mark(style, f"{along(value):.1f}", y - 4)
-            short = name if len(name) <= 20 else name[:19] + "…"
             drawn.append(
                 f'<g class="{_colour(style)}"><title>{text(name)}: {text(label)}</title>{mark}</g>'
-                f'<text x="0" y="{y}">{text(short)}</text><text class="end" x="{WIDTH}" y="{y}">{text(label)}</text>'
+                f'<text x="0" y="{y}">{text(short[name])}</text>'
+                f'<text class="end" x="{WIDTH}" y="{y}">{text(label)}</text>'
             )
-    bottom = y + 10
+    bottom, ticks = y + 10, _ticks(low, high, max(1, (right - left) // 50))
     grid = "".join(
         f'<path class="grid" d="M{along(tick):.1f} 8V{bottom}"/>'
-        f'<text class="middle" x="{along(tick):.1f}" y="{bottom + 14}">{number(tick)}</text>'
-        for tick in _ticks(low, high, 4)
+        f'<text class="middle" x="{along(tick):.1f}" y="{bottom + 14}">{label}</text>'
+        for tick, label in zip(ticks, _labels(ticks), strict=True)
     )
     if level is not None:
         grid += f'<path class="level" d="M{along(level):.1f} 8V{bottom}"/>'
     told = "; ".join(f"{heading}, {bar[0]}: {bar[5]}" for heading, its in groups for bar in its)
     return _figure(title, f"{title}. {told}", bottom + 22, grid + "".join(drawn))
-
-
-def histogram(values: Sequence[float], low: float, high: float, bins: int = 40) -> list[tuple[float, float]]:
-    """(middle of the bin, percent of the values in it) between low and high."""
-    width = (high - low) / bins or 1.0
-    counts = [0] * bins
-    for value in values:
-        counts[min(bins - 1, max(0, int((value - low) / width)))] += 1
-    return [(low + (i + 0.5) * width, 100 * count / len(values)) for i, count in enumerate(counts)]
 
 
 # ---------------------------------------------------------------- parts of a chart
@@ -188,21 +189,36 @@ def _log_ticks(low: float, high: float) -> list[float]:
     return found[:: math.ceil(len(found) / 7)]
 
 
-def _y_axis(low: float, high: float, log: bool, place, x_low: float) -> str:
+def _labels(ticks: Sequence[float]) -> list[str]:
+    """The ticks as numbers, in as many digits as tell them apart."""
+    labels, digits = [number(tick) for tick in ticks], 3
+    while len(set(labels)) < len(labels):
+        digits += 1
+        labels = [f"{tick:.{digits}g}" for tick in ticks]
+    return labels
+
+
+def _width(texts: Iterable[str]) -> float:
+    """The room that the longest of them takes at most."""
+    return DIGIT * max(map(len, texts), default=0)
+
+
+def _y_axis(ticks: Sequence[float], left: float, place, x_low: float) -> str:
     drawn = []
-    for tick in _log_ticks(low, high) if log else _ticks(low, high):
+    for tick, label in zip(ticks, _labels(ticks), strict=True):
         y = place(x_low, tick).split()[1]
-        drawn.append(f'<path class="grid" d="M{LEFT} {y}H{RIGHT}"/>')
-        drawn.append(f'<text class="end" x="{LEFT - 6}" y="{float(y) + 4:.1f}">{number(tick)}</text>')
+        drawn.append(f'<path class="grid" d="M{left} {y}H{RIGHT}"/>')
+        drawn.append(f'<text class="end" x="{left - 6}" y="{float(y) + 4:.1f}">{label}</text>')
     return "".join(drawn)
 
 
-def _x_axis(low: float, high: float, log: bool, name: str, place, y_low: float) -> str:
-    drawn = [f'<path class="axis" d="M{LEFT} {BOTTOM}H{RIGHT}"/>']
-    for tick in (_log_ticks if log else _ticks)(low, high) if high > low else [low]:
-        x = place(tick, y_low).split()[0]
-        drawn.append(f'<text class="middle" x="{x}" y="{BOTTOM + 16}">{number(tick)}</text>')
-    drawn.append(f'<text class="middle" x="{(LEFT + RIGHT) / 2}" y="{BOTTOM + 34}">{text(name)}</text>')
+def _x_axis(low: float, high: float, log: bool, name: str, left: float, place, y_low: float) -> str:
+    drawn = [f'<path class="axis" d="M{left} {BOTTOM}H{RIGHT}"/>']
+    ticks = (_log_ticks if log else _ticks)(low, high) if high > low else [low]
+    for tick, label in zip(ticks, _labels(ticks), strict=True):
+        x = min(float(place(tick, y_low).split()[0]), WIDTH - _width([label]) / 2)  # the last one stays inside
+        drawn.append(f'<text class="middle" x="{x:.1f}" y="{BOTTOM + 16}">{label}</text>')
+    drawn.append(f'<text class="middle" x="{(left + RIGHT) / 2}" y="{BOTTOM + 34}">{text(name)}</text>')
     return "".join(drawn)
 
 

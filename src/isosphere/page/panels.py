@@ -5,7 +5,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from isosphere.page.charts import Series, histogram, legend, line_chart
+from isosphere.page.charts import Series, legend, line_chart
+from isosphere.page.distributions import distribution_chart
 from isosphere.page.markup import note, section
 from isosphere.page.metrics import NO_METRIC, NORMS, metric_names
 from isosphere.page.sources import Run
@@ -54,7 +55,8 @@ def _charted(name: str, title: str, runs: Sequence[Run], charts: Sequence[str], 
     if not drawn:
         return ""
     said = note(sentence) if sentence else ""
-    return section(name, title, said, legend([run.name for run in runs]), f'<div class="charts">{drawn}</div>')
+    styles = {run.name: style for style, run in enumerate(runs)}
+    return section(name, title, said, legend(styles), f'<div class="charts">{drawn}</div>')
 
 
 # ---------------------------------------------------------------- norms
@@ -64,27 +66,28 @@ def norms_section(runs: Sequence[Run]) -> str:
     """Mean, variance and coefficient of variation over steps, and how norms are distributed at the end."""
     titles = {"norm_mean": "mean norm, and least to greatest"} if any(map(_extremes, runs)) else {}
     charts = [_course(runs, "train", name, titles.get(name, "")) for name in NORMS]
-    embedded = {style: run.embedded.embeddings for style, run in enumerate(runs) if run.embedded is not None}
-    tests = {style: np.linalg.norm(found, axis=1) for style, found in embedded.items()}
-    seen = {style: run.snapshots[-1].norms for style, run in enumerate(runs) if run.snapshots}
-    seen = {style: lengths for style, lengths in seen.items() if lengths is not None}
-    charts.append(_distribution("norms of test images, % of them", "norm", runs, tests))
-    relative = {style: found / found.mean() for style, found in tests.items() if found.mean() > 0}
-    charts.append(_distribution("test norms over their mean, % of images", "norm / mean norm", runs, relative))
-    charts.append(_distribution("norms of training images, last snapshot, %", "norm", runs, seen))
+    tested = [
+        (run.name, style, np.linalg.norm(run.embedded.embeddings, axis=1))
+        for style, run in enumerate(runs)
+        if run.embedded is not None
+    ]
+    relative = [(name, style, found / found.mean()) for name, style, found in tested if found.mean() > 0]
+    seen = [(run.name, style, run.snapshots[-1].norms) for style, run in enumerate(runs) if run.snapshots]
+    seen = [one for one in seen if one[2] is not None]
+    images = " or ".join(dict.fromkeys(run.images for run in runs if run.embedded is not None))
+    ratio = "norm / mean norm"
+    charts += [
+        distribution_chart(f"norms of {images}: density, log axis", "norm", tested, log=True),
+        distribution_chart(f"norms of {images} over their mean: density, log axis", ratio, relative, log=True),
+        distribution_chart("norms of training images, last snapshot: density, log axis", "norm", seen, log=True),
+    ]
     sentence = (
         "An update turns a short embedding further than a long one (Eq. 6). SEC pulls all norms to their mean: look at "
         "the coefficient of variation, which does not depend on the embeddings' scale."
     )
+    if tested or seen:
+        sentence += " On a logarithmic axis a hump is as wide as that is large, wherever it stands."
     return _charted("norms", "Norms", runs, charts, sentence)
-
-
-def _distribution(title: str, name: str, runs: Sequence[Run], found: dict[int, np.ndarray]) -> str:
-    if not found:
-        return ""
-    low, high = (float(edge([edge(values) for values in found.values()])) for edge in (min, max))
-    series = [Series(runs[style].name, style, histogram(values, low, high)) for style, values in found.items()]
-    return line_chart(title, name, series)
 
 
 # ---------------------------------------------------------------- directions
@@ -100,13 +103,13 @@ def directions_section(runs: Sequence[Run]) -> str:
         turned.append(Series(run.name, style, [(step, middle) for step, (_, middle, _) in angles], band))
         spread.append(Series(run.name, style, [(shot.step, float(shot.angles.var())) for shot in shots]))
         slopes.append(Series(run.name, style, turn_slopes(run)))
-    last = {s: run.snapshots[-1].angles for s, run in enumerate(runs) if run.snapshots}
-    last = {style: angles for style, angles in last.items() if angles is not None}
+    last = [(run.name, style, run.snapshots[-1].angles) for style, run in enumerate(runs) if run.snapshots]
+    last = [one for one in last if one[2] is not None]
     charts = [
         line_chart("turn since the last look, degrees: median, 10 to 90 %", "step", turned),
         line_chart("variance of the turns, degrees²", "step", spread, log=True),
         line_chart("slope of log turn by log norm", "step", slopes, level=0.0),
-        _distribution("turns until the last look, % of images", "degrees", runs, last),
+        distribution_chart("turns until the last look: density", "turn, degrees", last),
         *[_course(runs, "train", name) for name in DIRECTIONS],
     ]
     sentence = (

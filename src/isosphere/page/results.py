@@ -1,35 +1,51 @@
 """The sections about a results file of `reproduce`: mean and spread over seeds, pooled differences, curves, recipes."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from isosphere.page.changes import arm_changes
 from isosphere.page.charts import Series, interval_chart, legend, line_chart
+from isosphere.page.lines import numbers
 from isosphere.page.markup import folded, listed, note, number, percent, section, table
 from isosphere.page.metrics import metric_names
 from isosphere.page.recipes import differing, learned
-from isosphere.page.sources import Results, numbers
+from isosphere.page.sources import Results, Run
 from isosphere.recipes.tables import printed
 from isosphere.tables import PRIMARY, Difference, heading, pooled, spread
 
 Records = Sequence[dict[str, Any]]
+Styles = Mapping[str, int]  # of the arms, in their order
 RATES = ("seed", "optimiser.lr", "optimiser.backbone_lr", "optimiser.class_lr")
 HELD_OUT = "tuning trials, judged on held-out training classes; metrics in %"
 
 
-def results_section(results: Results, place: str) -> str:
-    """Everything about one file."""
+def arm_styles(runs: Sequence[Run], tables: Sequence[Results]) -> dict[str, int]:
+    """A style for every arm, the same in all tables: that of a run with its recipe, else one that no run has."""
+    records = [record for results in tables for record in results.runs]
+    apart = ("seed", "model.weights")  # where the weights lay may be left out of a table
+    recipes = [learned(run.recipe, *apart) if run.recipe else None for run in runs]
+    styles: dict[str, int] = {}
+    for record in records:
+        recipe = learned(record["recipe"], *apart)
+        if recipe in recipes and recipes.index(recipe) not in styles.values():
+            styles.setdefault(record["arm"], recipes.index(recipe))
+    others = [arm for arm in in_order(records) if arm not in styles]
+    return styles | {arm: style for style, arm in enumerate(others, len(runs))}
+
+
+def results_section(results: Results, place: str, every: Styles) -> str:
+    """Everything about one file, its arms in the styles that they have in every file."""
     parts = []
     if results.runs:
-        arms, groups = in_order(results.runs), grouped(results.runs)
-        found = differences(results.runs, arms)
-        parts += [listed(arm_changes(results.runs, arms)), over_seeds(groups), legend(arms), '<div class="charts">']
-        parts += [rates_chart(groups, arms), means_chart(groups, arms)]
-        parts += [differences_chart(found, arms), "</div>", differences_table(found)]
-        parts += [_printed(results.name, groups), _curves(groups, arms), _recipes(groups)]
+        styles, groups = {arm: every[arm] for arm in in_order(results.runs)}, grouped(results.runs)
+        found = differences(results.runs, styles)
+        parts += [listed(arm_changes(results.runs, styles)), over_seeds(groups), legend(styles), '<div class="charts">']
+        parts += [rates_chart(groups, styles), means_chart(groups, styles)]
+        parts += [differences_chart(found, styles), "</div>", differences_table(found)]
+        parts += [_printed(results.name, groups), _curves(groups, styles), _recipes(groups)]
     else:
         parts.append(note("This file holds tuning trials only: no final run has been made yet."))
     parts.append(_trials(results.trials, unfolded=not results.runs))
@@ -68,7 +84,9 @@ def over_seeds(groups: dict[tuple[str, str], Records]) -> str:
     rows = []
     for (cell, arm), found in groups.items():
         whole = [record["last"] for record in found if record["last"]]
-        diverged = f" ({len(found) - len(whole)} diverged)" if len(whole) < len(found) else ""
+        lost = [record for record in found if not record["last"]]
+        why = "diverged" if all("diverged" in record for record in lost) else "without numbers"
+        diverged = f" ({len(lost)} {why})" if lost else ""
         shown = [spread([100 * last[name] for last in whole if name in last]) for name in metrics]
         norms = [_mean(whole, name) for name in ("norm_mean", "norm_cv")]
         rows.append([cell, arm, f"{len(whole)}{diverged}", *shown, *norms])
@@ -82,7 +100,7 @@ def _mean(found: Sequence[dict[str, float]], name: str) -> str:
     return number(float(np.mean(values))) if values else "-"
 
 
-def means_chart(groups: dict[tuple[str, str], Records], arms: Sequence[str]) -> str:
+def means_chart(groups: dict[tuple[str, str], Records], styles: Styles) -> str:
     """The first metric of every arm by cell: its mean, and the least and greatest of its seeds."""
     metrics = metric_names([record["last"] for found in groups.values() for record in found])
     if not metrics:
@@ -92,19 +110,19 @@ def means_chart(groups: dict[tuple[str, str], Records], arms: Sequence[str]) -> 
     for (cell, arm), found in groups.items():
         values = [100 * record["last"][name] for record in found if name in record["last"]]
         if values:
-            bar = (arm, arms.index(arm), float(np.mean(values)), min(values), max(values), spread(values))
+            bar = (arm, styles[arm], float(np.mean(values)), min(values), max(values), spread(values))
             cells.setdefault(cell, []).append(bar)
     return interval_chart(f"{title}, %: mean, least and greatest of the seeds", list(cells.items()))
 
 
-def rates_chart(groups: dict[tuple[str, str], Records], arms: Sequence[str]) -> str:
+def rates_chart(groups: dict[tuple[str, str], Records], styles: Styles) -> str:
     """The first metric of every arm by learning rate, where its cells differ in nothing else; seeds as a band."""
     metrics = metric_names([record["last"] for found in groups.values() for record in found])
     if not metrics:
         return ""
     name, title = next(iter(metrics.items()))
     series = []
-    for style, arm in enumerate(arms):
+    for arm, style in styles.items():
         records = [record for (_, its), found in groups.items() if its == arm for record in found]
         if any(learned(record["recipe"], *RATES) != learned(records[0]["recipe"], *RATES) for record in records):
             return ""
@@ -122,7 +140,7 @@ def rates_chart(groups: dict[tuple[str, str], Records], arms: Sequence[str]) -> 
 # ---------------------------------------------------------------- differences
 
 
-def differences(records: Records, arms: Sequence[str]) -> dict[str, list[Difference]]:
+def differences(records: Records, arms: Iterable[str]) -> dict[str, list[Difference]]:
     """By the metric's title, all arms less no constraint, and relative SEC less SEC, pooled over cells."""
     compared = [(arm, "none") for arm in arms if arm != "none"]
     if {"sec", "sec-relative"} <= set(arms):
@@ -147,7 +165,7 @@ def differences_table(found: dict[str, list[Difference]]) -> str:
     return table(told, head, rows, words=2) if rows else ""
 
 
-def differences_chart(found: dict[str, list[Difference]], arms: Sequence[str]) -> str:
+def differences_chart(found: dict[str, list[Difference]], styles: Styles) -> str:
     """The same as intervals beside zero."""
     groups: dict[str, list] = {}
     for metric, its in found.items():
@@ -156,7 +174,7 @@ def differences_chart(found: dict[str, list[Difference]], arms: Sequence[str]) -
             mean, low, high = (100 * (one.mean if v is None else v) for v in (one.mean, one.low, one.high))
             place = f"{metric}, less {'no constraint' if one.than == 'none' else one.than}"
             told = f"{mean:+.1f}" + " (one pair)" * (one.low is None)
-            groups.setdefault(place, []).append((one.arm, arms.index(one.arm), mean, low, high, told))
+            groups.setdefault(place, []).append((one.arm, styles[one.arm], mean, low, high, told))
     title = "differences in points, pooled over cells, 95 % intervals"
     return interval_chart(title, list(groups.items()), level=0.0)
 
@@ -164,16 +182,16 @@ def differences_chart(found: dict[str, list[Difference]], arms: Sequence[str]) -
 # ---------------------------------------------------------------- curves, recipes, trials
 
 
-def _curves(groups: dict[tuple[str, str], Records], arms: Sequence[str]) -> str:
+def _curves(groups: dict[tuple[str, str], Records], styles: Styles) -> str:
     """Per cell the course of R@1, loss and norms, averaged over the seeds of an arm."""
     folds = []
     for cell in dict.fromkeys(cell for cell, _ in groups):
         its = {arm: found for (where, arm), found in groups.items() if where == cell}
         charts = [
-            _chart("R@1 in test, %", its, arms, lambda r: [(t["step"], 100 * t[PRIMARY[0]]) for t in r["tests"]]),
-            _chart("training loss", its, arms, lambda r: [(line[0], line[1]) for line in r["norms"]]),
-            _chart("mean norm", its, arms, lambda r: [(line[0], line[2]) for line in r["norms"]], log=True),
-            _chart("coefficient of variation of the norms", its, arms, _variation),
+            _chart("R@1 in test, %", its, styles, lambda r: [(t["step"], 100 * t[PRIMARY[0]]) for t in r["tests"]]),
+            _chart("training loss", its, styles, lambda r: [(line[0], line[1]) for line in r["norms"]]),
+            _chart("mean norm", its, styles, lambda r: [(line[0], line[2]) for line in r["norms"]], log=True),
+            _chart("coefficient of variation of the norms", its, styles, _variation),
         ]
         drawn = "".join(charts)
         if drawn:
@@ -186,7 +204,7 @@ def _variation(record: dict[str, Any]) -> list[tuple[float, float]]:
     return [(step, variance**0.5 / mean) for step, _, mean, variance in record["norms"] if mean > 0]
 
 
-def _chart(title: str, arms: dict[str, Records], order: Sequence[str], course, log: bool = False) -> str:
+def _chart(title: str, arms: dict[str, Records], styles: Styles, course, log: bool = False) -> str:
     series = []
     for arm, found in arms.items():
         seeds: dict[float, list[float]] = {}
@@ -199,7 +217,7 @@ def _chart(title: str, arms: dict[str, Records], order: Sequence[str], course, l
                 seeds.setdefault(step, []).append(value)
         most = max(map(len, seeds.values()), default=0)
         points = [(step, float(np.mean(v))) for step, v in sorted(seeds.items()) if len(v) == most]
-        series.append(Series(arm, order.index(arm), points))
+        series.append(Series(arm, styles[arm], points))
     return line_chart(title, "step", series, log)
 
 

@@ -39,7 +39,7 @@ def metrics_section(runs: Sequence[Run]) -> str:
     """The last evaluation of every run, the best beside it, and the norms."""
     metrics = metric_names([run.last for run in runs])
     best = [name for name in ("recall@1",) if any(name in run.oracle for run in runs)]
-    head = ["run", "state", *metrics.values(), *["R@1 of the best step" for _ in best], *NORMS.values()]
+    head = ["run", "state", *metrics.values(), *["best R@1" for _ in best], *NORMS.values()]
     rows = []
     for run in runs:
         measured = [percent(run.last.get(name)) for name in metrics] + [percent(run.oracle.get(name)) for name in best]
@@ -51,6 +51,8 @@ def metrics_section(runs: Sequence[Run]) -> str:
     if 0 < len(watched) < len(runs):
         told.append(f"{', '.join(watched)}: {LAST_BATCH}")
     found = [{"last": run.last, "tested": run.about.get("tested")} for run in runs if not run.watched]
+    if not metrics:  # images without labels: those of an unfinished run are what the others' are
+        found = [one for one in found if one["tested"]] or found
     title = LAST_BATCH if len(watched) == len(runs) else heading(metrics, found)
     return section("metrics", "Metrics", table(title, head, rows, words=2), listed(told), _missing(runs))
 
@@ -69,7 +71,10 @@ def _state(run: Run) -> str:
     done = max((line["step"] for line in run.lines), default=0)
     if run.watched:
         return f"watched, {done} steps"
-    return f"finished, {done} steps" if run.finished else f"unfinished, {done} of {value_of(run.recipe, 'loop.steps')}"
+    if run.finished:
+        return f"finished, {done} steps"
+    epochs = value_of(run.recipe, "loop.unit") == "epochs"
+    return f"unfinished, {done}{' steps' * epochs} of {value_of(run.recipe, 'loop.steps')}{' epochs' * epochs}"
 
 
 def _warnings(run: Run) -> list[str]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from isosphere.page.lines import missing_of, numbers, read_lines
 from isosphere.recipes import RecipeError, options, schema
 
 UNREADABLE = (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile)
@@ -53,6 +54,12 @@ class Run:
     snapshots: list[Snapshot] = field(default_factory=list)
     embedded: Embedded | None = None
     missing: list[str] = field(default_factory=list)
+
+    @property
+    def images(self) -> str:
+        """What was embedded at the end: test images, but without labels to test with those trained on."""
+        trained = "the images trained on"
+        return trained if self.about.get("tested") == trained else "test images"
 
     def course(self, kind: str, name: str) -> list[tuple[float, float]]:
         """(step, value) of every line of a kind, as "train" or "test", that has a finite value of that name."""
@@ -112,10 +119,15 @@ def read_run(folder: Path, name: str) -> Run:
         _object(folder / "recipe.json", run.missing) or result.get("recipe"), "recipe.json", run.missing
     )
     run.about = result or _object(folder / "run.json", run.missing)
-    run.lines = _lines(folder / "metrics.jsonl", run.missing)
+    run.lines = read_lines(folder / "metrics.jsonl", run.missing)
+    run.missing += missing_of(run.lines)
     tests = [numbers(line) for line in run.lines if line["kind"] == "test"]
-    run.last = numbers(result.get("last")) or (tests[-1] if tests else {})
-    run.oracle = numbers(result.get("oracle"))
+    run.last, run.oracle = numbers(result.get("last")), numbers(result.get("oracle"))
+    if result and not run.last:
+        run.missing.append("result.json has no numbers of the last evaluation: those of metrics.jsonl are shown")
+    elif lost := (result.get("last") or {}).keys() - run.last.keys():
+        run.missing.append(f"left out of result.json, because it is no finite number: {', '.join(sorted(lost))}")
+    run.last = run.last or (tests[-1] if tests else {})
     if not run.last:
         run.missing.append("no evaluation yet: there are no metrics to show")
     run.snapshots = _snapshots(folder / "snapshots", run.missing)
@@ -132,12 +144,6 @@ def recipe_of_this_version(recipe: Any, where: str, missing: list[str]) -> dict[
         return recipe if isinstance(recipe, dict) else {}
 
 
-def numbers(values: Any) -> dict[str, float]:
-    """The finite numbers of a JSON object, by name; nothing of anything else."""
-    pairs = values.items() if isinstance(values, dict) else ()
-    return {k: v for k, v in pairs if isinstance(v, (int, float)) and not isinstance(v, bool) and math.isfinite(v)}
-
-
 def _object(path: Path, missing: list[str], reason: str = "") -> dict[str, Any]:
     """A JSON object, or nothing and a sentence why."""
     if not path.is_file():
@@ -151,23 +157,6 @@ def _object(path: Path, missing: list[str], reason: str = "") -> dict[str, Any]:
     except (OSError, ValueError) as error:
         missing.append(f"{path.name} cannot be read: {error}")
         return {}
-
-
-def _lines(path: Path, missing: list[str]) -> list[dict[str, Any]]:
-    if not path.is_file():
-        missing.append(f"no {path.name}: no curves")
-        return []
-    lines, bad = [], 0
-    for text in path.read_text(encoding="utf-8", errors="replace").splitlines():
-        try:
-            line = json.loads(text)
-            words = {name: line[name] for name in ("alarm", "text", "angles") if name in line}
-            lines.append({"kind": line["kind"], "step": int(line["step"])} | numbers(line) | words)
-        except (ValueError, KeyError, TypeError):
-            bad += 1
-    if bad:
-        missing.append(f"{bad} line{'s' * (bad > 1)} of {path.name} cannot be read (cut short?) and left out")
-    return lines
 
 
 def _snapshots(folder: Path, missing: list[str]) -> list[Snapshot]:
@@ -194,7 +183,7 @@ def _snapshots(folder: Path, missing: list[str]) -> list[Snapshot]:
 
 def _embedded(path: Path, missing: list[str]) -> Embedded | None:
     if not path.is_file():
-        missing.append(f"no {path.name}: neither a distribution of the test norms nor retrievals")
+        missing.append(f"no {path.name}: neither a distribution of its images' norms nor retrievals")
         return None
     try:
         with np.load(path, allow_pickle=False) as arrays:
@@ -219,7 +208,7 @@ def read_records(path: Path, name: str) -> list[Run]:
     """The runs that wrote to a NormMonitor's file, parted where one started."""
     missing: list[str] = []
     parts: list[list[dict[str, Any]]] = [[]]
-    for line in _lines(path, missing):
+    for line in read_lines(path, missing):
         if line["kind"] == "start":
             parts.append([])
         else:
@@ -233,7 +222,7 @@ def read_records(path: Path, name: str) -> list[Run]:
         run.last = {key: value for key, value in numbers(trained[-1] if trained else {}).items() if key[:5] == "norm_"}
         for line in lines:
             if line["kind"] == "probe" and isinstance(line.get("angles"), list):
-                angles = np.degrees([angle for angle in line["angles"] if isinstance(angle, (int, float))])
+                angles = np.degrees([a for a in line["angles"] if isinstance(a, (int, float)) and math.isfinite(a)])
                 run.snapshots += [Snapshot(line["step"], None, angles, line.get("since"))] if len(angles) else []
         runs.append(run)
     return runs
