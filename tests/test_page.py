@@ -483,6 +483,17 @@ def test_a_monitors_file_is_a_source_of_its_own(sources, pages, tmp_path):
     assert "3 runs compared" in page and 'id="recipes"' in page and "watched, 12 steps" in page
 
 
+def test_what_is_odd_about_the_images_is_said_once_of_all_runs_it_is_true_of(tmp_path):
+    runs = [write_run(tmp_path / name, 0.5, seed) for seed, name in enumerate("abc")]
+    for run, lacks in zip(runs, ("15 images", "15 images", ""), strict=True):
+        result = json.loads((run / "result.json").read_text())
+        result["deviation"], result["last"]["singletons"] = lacks, 2
+        (run / "result.json").write_text(json.dumps(result))
+    page = write_page(runs, tmp_path / "page.html").read_text()
+    assert page.count("deviates from the benchmark") == 1 and "a, b: deviates from the benchmark: 15 images" in page
+    assert page.count("2 queries have no other image") == 1 and "all runs: 2 queries have no other image" in page
+
+
 def test_runs_that_differ_in_the_constraint_alone_are_compared_in_words(tmp_path):
     plain, sec = write_run(tmp_path / "plain", 0.5, 0, eta="0.0"), write_run(tmp_path / "sec", 0.617, 1)
     last = "snapshots/step-0000020.npz"

@@ -44,7 +44,7 @@ def metrics_section(runs: Sequence[Run]) -> str:
     for run in runs:
         measured = [percent(run.last.get(name)) for name in metrics] + [percent(run.oracle.get(name)) for name in best]
         rows.append([run.name, _state(run), *measured, *[number(run.last.get(name)) for name in NORMS]])
-    told = [*comparisons(runs), *(f"{run.name}: {sentence}" for run in runs for sentence in _warnings(run))]
+    told = [*comparisons(runs), *_warnings(runs)]
     if best:
         told.append("The best step is picked on the test classes themselves: it is no result, only a bound.")
     watched = [run.name for run in runs if run.watched]
@@ -77,8 +77,13 @@ def _state(run: Run) -> str:
     return f"unfinished, {done}{' steps' * epochs} of {value_of(run.recipe, 'loop.steps')}{' epochs' * epochs}"
 
 
-def _warnings(run: Run) -> list[str]:
-    said = [f"deviates from the benchmark: {run.about['deviation']}"] if run.about.get("deviation") else []
-    if run.last.get("singletons"):
-        said.append(f"{run.last['singletons']:.0f} queries have no other image of their class and count as wrong")
-    return said
+def _warnings(runs: Sequence[Run]) -> list[str]:
+    """What is to be known of the images, said once of all runs that it is true of."""
+    said: dict[str, list[str]] = {}
+    for run in runs:
+        if run.about.get("deviation"):
+            said.setdefault(f"deviates from the benchmark: {run.about['deviation']}", []).append(run.name)
+        if run.last.get("singletons"):
+            alone = f"{run.last['singletons']:.0f} queries have no other image of their class and count as wrong"
+            said.setdefault(alone, []).append(run.name)
+    return [f"{'all runs' if len(its) == len(runs) > 1 else ', '.join(its)}: {what}" for what, its in said.items()]
