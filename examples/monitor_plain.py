@@ -27,7 +27,8 @@ for eta in (0.0, 0.5):
         loss.backward()
         optimiser.step()
         if step % 100 == 0:
-            monitor.probe(model(probe), step)  # how far did each of them turn? not needed for the rest
+            with torch.no_grad():  # in eval mode, too, where that makes a difference
+                monitor.probe(model(probe), step)  # how far did each of them turn? not needed for the rest
 
     monitor.close()
     last = {record["kind"]: record for record in map(json.loads, file.read_text().splitlines())}

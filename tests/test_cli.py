@@ -96,6 +96,18 @@ def test_evaluate_on_other_images(trained, photos):
     assert "holds no class folder" in done.stderr
 
 
+@pytest.mark.parametrize(
+    "spread, told", [(0.1, "the norms hardly spread"), (0.2, r"turns 1.5 times (Adam) or 2.2 times (SGD) as far")]
+)
+def test_inspect_says_whether_sec_could_matter(spread, told, tmp_path):
+    unit = np.random.default_rng(0).normal(size=(40, 8))
+    unit /= np.linalg.norm(unit, axis=1, keepdims=True)
+    np.save(tmp_path / "e.npy", 5 * unit * np.where(np.arange(40) % 2, 1 - spread, 1 + spread)[:, None])
+    np.save(tmp_path / "y.npy", np.arange(40) // 4)
+    shown = " ".join(isosphere("inspect", "e.npy", "y.npy", folder=tmp_path).stdout.split())
+    assert f"coefficient of variation {spread:.3f}" in shown and told in shown
+
+
 def test_inspect_of_odd_files(tmp_path):
     generator = np.random.default_rng(0)
     np.save(tmp_path / "e.npy", generator.normal(size=(12, 4)))

@@ -13,6 +13,16 @@ def uneven_labels():
     return labels[torch.randperm(len(labels), generator=torch.Generator().manual_seed(0))]
 
 
+def test_class_batches_are_a_batch_sampler():
+    labels = torch.arange(40) // 4
+    batches = ClassBatches(labels, batch=12, per_class=3, seed=0)
+    data = torch.utils.data.TensorDataset(torch.arange(40), labels)
+    loader = torch.utils.data.DataLoader(data, batch_sampler=batches)
+    for step, (chosen, its) in zip(range(3), loader, strict=False):
+        assert chosen.tolist() == batches.indices(step).tolist() and its.tolist() == labels[chosen].tolist()
+    assert step == 2
+
+
 def test_class_batches_are_classes_times_images():
     labels = uneven_labels()
     counts = {int(label): int((labels == label).sum()) for label in labels.unique()}

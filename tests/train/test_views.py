@@ -117,3 +117,14 @@ def test_a_list_of_people_that_is_not_there_is_named(people: Path) -> None:
     places = {"data.root": str(people / "people"), "data.pairs_root": str(people / "pairs"), "data.pairs": "mine"}
     with pytest.raises(FileNotFoundError, match="no such text file: nofile.txt"):
         build_views(find("lfw-cosface-sec", places | {"data.exclude": "nofile.txt"}).data, CPU)
+
+
+@pytest.mark.parametrize("count, use", [(2, "train"), (3, "test")])
+def test_one_class_to_train_or_to_test_on_is_refused(count: int, use: str, tmp_path: Path) -> None:
+    """Its loss would be nothing, and its R@1 100 %."""
+    for number in range(count):
+        (tmp_path / f"{number}").mkdir()
+        for index in range(4):
+            Image.new("RGB", (8, 8), (60 * number, 20 * index, 0)).save(tmp_path / f"{number}" / f"{index}.png")
+    with pytest.raises(ValueError, match=f"one class only to {use} on"):
+        build_views(find("photos", {"data.root": str(tmp_path)}).data, torch.device("cpu"))

@@ -4,6 +4,8 @@ Every sampler has `indices(step)`, the rank's contiguous slice of the global bat
 position of that slice in the global batch.
 """
 
+import itertools
+from collections.abc import Iterator
 from functools import lru_cache
 
 import numpy as np
@@ -14,7 +16,8 @@ from torch import Tensor
 class ClassBatches:
     """`batch / per_class` random classes, `per_class` images of each, neighbours in the batch.
 
-    Classes are drawn without replacement, and so are images, unless the class has fewer than `per_class`.
+    Classes are drawn without replacement, and so are images, unless the class has fewer than `per_class`. As a
+    DataLoader's `batch_sampler` it never ends.
     """
 
     def __init__(self, labels: Tensor, batch: int, per_class: int, seed: int, rank: int = 0, world: int = 1) -> None:
@@ -41,6 +44,9 @@ class ClassBatches:
             enough = len(members) >= self.per_class
             chosen.append(members[_distinct(draws, len(members)) if enough else (draws * len(members)).astype(int)])
         return torch.from_numpy(np.concatenate(chosen)[self.first : self.first + self.local])
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return (self.indices(step).tolist() for step in itertools.count())
 
 
 class ShuffledBatches:

@@ -138,7 +138,7 @@ def build_backbone(name: str) -> tuple[nn.Module, int, Preprocessing, str]:
         network.set_submodule(classifier, nn.Identity())
         return network, features, IMAGENET, classifier
     names = [*OURS, *timm.list_models(), *torchvision.models.list_models(module=torchvision.models)]
-    near = difflib.get_close_matches(plain, names, n=3)
+    near = difflib.get_close_matches(plain, sorted(set(names)), n=3)
     raise ValueError(
         f"no backbone {name!r} in timm or torchvision" + (f"; did you mean {', '.join(near)}?" if near else "")
     )

@@ -91,6 +91,10 @@ def _rendered(data: schema.Rendered, device: torch.device) -> Views:
 def _folder(data: schema.Folder, device: torch.device) -> Views:
     images = readable_images(open_images(data.root), data.skip_unreadable)
     train, test = split_classes(images, data.train_fraction, allow_shared=data.allow_shared)
+    for part, use in ((train, "train"), (test, "test")):
+        if len(part.classes) < 2:
+            told = f"one class only to {use} on: both training and test need two, or there is nothing to tell apart"
+            raise ValueError(f"{data.root} has {told}")
     train_view = TrainView(data.size, data.shorter, data.scale, flip=data.flip)
     exam = exams.Retrieval(test, build_test_view(data))
     return Views(train, train_view, build_test_view(data), exam, images.deviation)
