@@ -5,7 +5,18 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from .slopes import check, check_positive, log_sum_exp, pair_loss, reads_values
+from .. import sphere
+from .slopes import (
+    attached,
+    check,
+    check_positive,
+    log_sum_exp,
+    pair_loss,
+    reads_values,
+    rows_to_slopes,
+    through_directions,
+    wanted,
+)
 
 
 def _supcon(cosines: Tensor, positive: Tensor, negative: Tensor, temperature: float) -> tuple[Tensor, Tensor, Tensor]:
@@ -31,11 +42,25 @@ def nt_xent(embeddings: Tensor, labels: Tensor, temperature: float = 0.5) -> Ten
     """
     check_positive(temperature=temperature)
     check(embeddings, labels)
-    ordered = labels.sort().values
+    ordered, order = labels.sort()
     paired = len(labels) % 2 == 0 and (ordered[::2] == ordered[1::2]).all() & (ordered[1:-1:2] != ordered[2::2]).all()
     if len(labels) % 2 or (reads_values(labels) and not paired):
         raise ValueError("NT-Xent needs exactly two rows a label: for any other number use SupCon")
-    loss = pair_loss(embeddings, labels, partial(_supcon, temperature=temperature))
+    twins = torch.empty_like(order).scatter_(0, order, order.view(-1, 2).flip(1).flatten())[:, None]
+
+    def rows(block: slice, cosines: Tensor) -> tuple[Tensor, Tensor]:
+        logits = cosines.div_(temperature)
+        logits.diagonal(block.start).fill_(torch.finfo(logits.dtype).min)  # self
+        log_shares = torch.log_softmax(logits, dim=1)
+        found = log_shares.gather(1, twins[block])
+        return -found.sum(), log_shares.exp_().scatter_(1, twins[block], found.expm1())  # share - 1
+
+    raw, gradients = sphere.raised(embeddings), wanted(embeddings)
+    with torch.no_grad():
+        unit = sphere.directions(raw)
+        total, gradient, _ = rows_to_slopes(unit, None, rows, gradients)
+        gradient = through_directions(raw, unit, gradient / temperature)
+    loss = attached(total, (raw,), (gradient,), embeddings=embeddings) / max(1, len(labels))
     return loss if reads_values(labels) else loss * torch.where(paired, 1.0, torch.nan)
 
 
