@@ -14,6 +14,7 @@ from .slopes import (
     pair_loss,
     reads_values,
     rows_to_slopes,
+    softmax,
     through_directions,
     wanted,
 )
@@ -51,9 +52,8 @@ def nt_xent(embeddings: Tensor, labels: Tensor, temperature: float = 0.5) -> Ten
     def rows(block: slice, cosines: Tensor) -> tuple[Tensor, Tensor]:
         logits = cosines.div_(temperature)
         logits.diagonal(block.start).fill_(torch.finfo(logits.dtype).min)  # self
-        log_shares = torch.log_softmax(logits, dim=1)
-        found = log_shares.gather(1, twins[block])
-        return -found.sum(), log_shares.exp_().scatter_(1, twins[block], found.expm1())  # share - 1
+        found = torch.log_softmax(logits, dim=1).gather(1, twins[block])
+        return -found.sum(), softmax(logits).scatter_(1, twins[block], found.expm1())  # share - 1
 
     raw, gradients = sphere.raised(embeddings), wanted(embeddings)
     with torch.no_grad():

@@ -86,6 +86,12 @@ def check(embeddings: Tensor, labels: Tensor, weights: Tensor | None = None) -> 
             raise ValueError(f"labels must be in [0, {len(weights)}), found {int(low if low < 0 else high)}")
 
 
+def softmax(logits: Tensor) -> Tensor:
+    """Of each row (R, M); on CPU with zero below 1e-30, since products with numbers that underflow crawl there."""
+    shares = torch.softmax(logits, dim=1)
+    return shares if shares.is_cuda else torch.nn.functional.threshold_(shares, 1e-30, 0.0)
+
+
 def log_sum_exp(exponents: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     """log(sum over the mask of exp(x)) of each row, (R, M) -> (R, 1), and its slopes (R, M), the softmax.
 
@@ -95,7 +101,7 @@ def log_sum_exp(exponents: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     if not exponents.shape[1]:
         return exponents.new_full((len(exponents), 1), lowest), exponents
     masked = torch.where(mask, exponents, lowest)
-    shares = torch.softmax(masked, dim=1)
+    shares = softmax(masked)
     return masked.amax(1, keepdim=True) - shares.amax(1, keepdim=True).log(), shares
 
 
