@@ -17,7 +17,7 @@ from isosphere.figures.runs import (
     read_queries,
     read_recipe,
     read_thumbnails,
-)  # fmt: skip
+)
 from isosphere.metrics.neighbours import checked_embeddings
 from isosphere.sphere import cosines
 
