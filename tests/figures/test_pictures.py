@@ -215,3 +215,41 @@ def test_a_file_name_that_is_not_utf8_is_read(make_run, tmp_path):
     (run / "test_paths.txt").write_bytes(b"\n".join([bytes(tmp_path) + b"/caf\xe9.png"] * 24))
     text = gallery.gallery([run], tmp_path / "g", queries=[0])[1].read_text()
     assert "caf?" in text
+
+
+def overlapping(draw, monkeypatch):
+    """Draw, and return the pairs of texts that lie over each other in the figure."""
+    from matplotlib.figure import Figure
+    from matplotlib.text import Text
+
+    drawn, save = [], Figure.savefig
+
+    def kept(self, *args, **options):
+        drawn.append(self)
+        save(self, *args, **options)
+
+    monkeypatch.setattr(Figure, "savefig", kept)
+    draw()
+    figure = drawn[0]
+    figure.draw_without_rendering()  # as it was shown: saving as SVG leaves places in points
+    shown = [text for text in figure.findobj(Text) if text.get_visible() and text.get_text().strip()]
+    boxes = [(text.get_text(), text.get_window_extent()) for text in shown]
+    return [(one, two) for i, (one, box) in enumerate(boxes) for two, other in boxes[:i] if box.overlaps(other)]
+
+
+def test_long_names_of_runs_overlap_nothing(make_run, tmp_path, monkeypatch):
+    """Runs that differ in much have long names; a flatter picture under one stands between others."""
+    runs = [
+        make_run("none", recipe="cub200-ms", optimiser_lr=6.25e-6, optimiser_weight_decay=0.0005),
+        make_run("sec", recipe="cub200-ms-sec", optimiser_lr=2.5e-5),
+    ]
+    rng = np.random.default_rng(0)
+    held = [dict(np.load(run / "test_embeddings.npz")) for run in runs]
+    query = gallery.evenly(held[0]["labels"], 6)[:1]
+    named = {int(gallery.nearest(its["embeddings"].astype(np.float32), query)[0][0, 1]) for its in held}
+    shapes = [(30, 40) if number in named else (36, 40) for number in range(len(held[0]["labels"]))]
+    pictures = [np.full((*shape, 3), 128, np.uint8) for shape in shapes]
+    assert not overlapping(lambda: gallery.gallery(runs, tmp_path / "g", images=pictures), monkeypatch)
+    maps = [rng.random((2, 8, 4, 4)) for _ in runs]
+    seen = [[np.zeros((20, 20, 3), np.uint8)] * 2 for _ in runs]
+    assert not overlapping(lambda: feature_maps.feature_maps(runs, tmp_path / "f", maps, seen), monkeypatch)

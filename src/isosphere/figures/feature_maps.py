@@ -9,6 +9,7 @@ from isosphere.figures import style, words
 from isosphere.figures.runs import read_recipe
 
 CHANNELS = 6
+ROW = 1.35  # inches, of which a row's name takes no more
 
 
 def strongest(maps: np.ndarray, count: int = CHANNELS) -> np.ndarray:
@@ -44,7 +45,7 @@ def feature_maps(
     title = f"The {count} channels of the last layer with the largest mean activation, strongest first\n"
     title += words.about(recipes)
     chosen = [strongest(its, count) for its in maps]
-    with style.sheet(out, title, pictures * len(runs), count + 1, size=(1.25, 1.35)) as (_, panels):
+    with style.sheet(out, title, pictures * len(runs), count + 1, size=(1.25, ROW)) as (_, panels):
         for number, panel in enumerate(panels):
             row, column = divmod(number, count + 1)
             picture, run = divmod(row, len(runs))
@@ -54,7 +55,7 @@ def feature_maps(
             panel.grid(False)
             panel.imshow(image, extent=(0, width, height, 0))
             if column == 0:
-                panel.set_ylabel("\n".join(names[run].split(" (")).replace(")", ""), fontsize=7)
+                panel.set_ylabel(style.wrapped(names[run], ROW), fontsize=7)
                 continue
             channel = int(chosen[run][picture, column - 1])
             values = np.asarray(maps[run][picture, channel], dtype=np.float64)

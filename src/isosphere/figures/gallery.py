@@ -108,8 +108,11 @@ def gallery(
                     _show(line[1 + number * count + place], pictures[index], told, *look)
                 if row == 0:
                     middle = line[1 + number * count + (count - 1) // 2]
-                    title = style.wrapped(names[number], 1.25 * count)
-                    middle.set_title(f"{title}\n{middle.get_title()}", fontsize=8)
+                    name = style.wrapped(names[number], 1.25 * count)
+                    above = {"xytext": (0, 18), "textcoords": "offset points", "ha": "center", "fontsize": 8}
+                    # outside the layout, which would widen the column to it
+                    middle.annotate(name, (0.5, 1), xycoords="axes fraction", **above).set_in_layout(False)
+                    line[0].set_title("\n" * name.count("\n") + line[0].get_title(), fontsize=8)  # room for it
     return style.files(out)
 
 
@@ -153,7 +156,7 @@ class Files:
 def _show(panel: Any, picture: np.ndarray, told: str, colour: str, line: Any) -> None:
     panel.imshow(np.asarray(picture), cmap="gray" if np.ndim(picture) == 2 else None)
     panel.set_title(told, fontsize=8)
-    panel.set(xticks=[], yticks=[])
+    panel.set(xticks=[], yticks=[], anchor="N")  # titles of a row at one height, under the name of their run
     panel.grid(False)
     for spine in panel.spines.values():
         spine.set(visible=True, color=colour, linewidth=2.5, linestyle=line)
