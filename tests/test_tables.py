@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from isosphere.recipes import find, options
 from isosphere.tables import comparison, differences_table, pooled, probe_table, seeds_table, show, spread
 
 
@@ -36,6 +37,21 @@ def simclr_record(arm: str, seed: int, top1: float) -> dict:
     last |= {"probe_best_epoch": 61, "probe_top1@1": 0.1234, "norm_mean": 3.0, "norm_variance": 0.5}
     tests = [{"knn": 0.3333}, last]
     return {"cell": "simclr-cifar10", "arm": arm, "seed": seed, "last": last, "tests": tests}
+
+
+def test_norms_are_told_by_mean_and_variance_beside_the_metrics():
+    found = [simclr_record("sec", seed, 0.5) for seed in range(2)]
+    found[1]["last"] |= {"norm_mean": 4.0, "norm_variance": 0.7}
+    for records, told in ((found, ["3.5", "0.6"]), ([record("a", "sec", 0, 0.5)], ["3", "-"])):  # an older file
+        lines = [line.replace(" ± ", "±").split() for line in shown(seeds_table(records)).splitlines()]
+        (head,) = (line for line in lines if "variance" in line)
+        (row,) = (line for line in lines if line[:1] == ["sec"])
+        assert head[-5:-3] == ["norm", "variance"] and row[-3:-1] == told
+
+
+def test_the_probe_comes_before_what_is_watched():
+    text = shown(seeds_table([simclr_record("sec", 0, 0.5)]))
+    assert text.index("probe top-1") < text.index("top-5") < text.index("k-NN")
 
 
 def test_the_oracle_says_of_which_metric_it_is_and_is_the_probes_for_simclr():
@@ -139,6 +155,16 @@ def test_the_title_is_what_the_runs_say_was_tested():
     assert "norms of the images trained on" in line(comparison({Path("r"): norms}))
     both = line(comparison({Path("r"): {"last": last}, Path("s"): {"last": last} | told}))
     assert "never seen in training or test images; 3 of 5" in both
+
+
+@pytest.mark.parametrize(("name", "held"), [("cub200-ms", "20"), ("simclr-cifar10", "0.1")])
+def test_trials_are_not_said_to_be_tested_on_test_data(name, held):
+    told = "test classes, never seen in training"
+    for value, words in ((held, f"held-out training {'classes' if held == '20' else 'images'}"), ("0", told)):
+        recipe = options.to_dict(find(name, {"data.held_out": value}))
+        last = record("a", "none", 0, 0.6)["last"] | {"norm_variance": 1.0}
+        text = line(comparison({Path("r"): {"last": last, "tested": told, "recipe": recipe}}))
+        assert f"{words}; metrics in %" in text and (told in text) == (words == told)
 
 
 def test_names_keep_their_brackets():

@@ -16,13 +16,13 @@ OTHERS = {
     "map@r": "MAP@R", "nmi": "NMI", "f1": "F1",
     "accuracy": "accuracy", "lfw": "LFW", "lfw_dev": "LFW view 1", "agedb_30": "AgeDB-30",
     "cfp_fp": "CFP-FP", "cfp_ff": "CFP-FF",
-    "knn": "k-NN", "probe_top1": "probe top-1", "probe_top5": "top-5",
-    "probe_best_top1": "best top-1, picked on test",
+    "probe_top1": "probe top-1", "probe_top5": "top-5", "probe_best_top1": "best top-1, picked on test", "knn": "k-NN",
 }  # fmt: skip
 NORMS = {"norm_mean": "norm", "norm_variance": "variance"}
 FACES = {"auc": "AUC", "tar@0.01": "TAR at\nFAR 1 %", "norm_auroc": "norm\nAUROC"}  # of pairs
 TELLS = "pairs told apart, and how well a low norm foretells an error (AUROC, 50 is chance); in %"
 PRIMARY = ("recall@1", "map@r", "accuracy", "probe_top1")  # of which differences are told, and of rank 1
+WATCHED = ("recall@1", "accuracy", "knn")  # of which the course is told: no probe is trained on the way
 Records = list[dict[str, Any]]  # each with cell, arm, seed and last
 
 
@@ -33,12 +33,24 @@ def show(table: Table | Group) -> None:
     Console(width=max(needed, console.width)).print(table)
 
 
+def held_out(recipe: Mapping[str, Any]) -> str:
+    """What a trial is judged on: of CIFAR some of the training images, else of their classes; "" for a final run."""
+    data = recipe.get("data")
+    if not isinstance(data, Mapping) or not data.get("held_out"):
+        return ""
+    return f"held-out training {'images' if data.get('kind') == 'Cifar' else 'classes'}"
+
+
 def heading(metrics: Iterable[str], results: Iterable[Mapping[str, Any]]) -> str:
-    """What was measured, in the runs' own words; older ones have none, and always tested what is usual."""
+    """What was measured, in the runs' own words; older ones have none, and always tested what is usual.
+
+    A trial takes held-out training data for test data and says so, so its recipe tells what they are.
+    """
     names = set(metrics)
     usual = "test classes, never seen in training" if "recall@1" in names else "test images, not trained on"
     usual = usual if names else "the images"
-    told = " or ".join(dict.fromkeys(result.get("tested") or usual for result in results if result["last"])) or usual
+    each = (held_out(its.get("recipe") or {}) or its.get("tested") or usual for its in results if its["last"])
+    told = " or ".join(dict.fromkeys(each)) or usual
     return f"{told}; metrics in %" if names else f"norms of {told}"
 
 
@@ -105,7 +117,7 @@ def seeds_table(records: Records) -> Table | Group:
     first = next(iter(metrics), "")
     oracle = metrics["probe_top1"] if probed else metrics.get(first, "")
     title = heading(metrics, records)
-    headings = ("arm", "seeds", *map(escape, metrics.values()), "norm", f"oracle {oracle},\npicked on test")
+    headings = ("arm", "seeds", *map(escape, metrics.values()), *NORMS.values(), f"oracle {oracle},\npicked on test")
     table = Table(*headings, title=title, box=box.SIMPLE, padding=(0, 1, 0, 0))
     for number, column in enumerate(table.columns):
         column.justify, column.no_wrap = "right" if number else "left", True
@@ -113,7 +125,8 @@ def seeds_table(records: Records) -> Table | Group:
     for (cell, arm), found in _grouped(records).items():
         whole = [record["last"] for record in found if record["last"]]
         shown = [spread([100 * last[name] for last in whole if name in last]) for name in metrics]
-        norm = f"{np.mean([last['norm_mean'] for last in whole]):.3g}" if whole else "-"
+        measured = [[last[name] for last in whole if name in last] for name in NORMS]
+        norms = [f"{np.mean(values):.3g}" if values else "-" for values in measured]
         diverged = f" ({len(found) - len(whole)} diverged)" if len(whole) < len(found) else ""
         if probed:  # the best epoch of the probe, not the best evaluation on the way
             best = [last["probe_best_top1"] for last in whole if "probe_best_top1" in last]
@@ -121,7 +134,7 @@ def seeds_table(records: Records) -> Table | Group:
             best = [max(test[first] for test in _tests(record)) for record in found if record["last"]]
         if cell != before:
             table.add_row(f"[bold]{escape(cell)}[/bold]")
-        table.add_row(escape(arm), f"{len(whole)}{diverged}", *shown, norm, spread([100 * value for value in best]))
+        table.add_row(escape(arm), f"{len(whole)}{diverged}", *shown, *norms, spread([100 * v for v in best]))
         before = cell
     groups = _grouped(records).items()
     return _with_faces(table, {f"{cell} {arm}": [record["last"] for record in its] for (cell, arm), its in groups})

@@ -89,6 +89,25 @@ def test_a_table_is_tuned_run_and_not_run_again(benchmark, tmp_path, monkeypatch
     assert len(trained) == 21
 
 
+def test_norms_over_training_are_those_of_the_embeddings(benchmark, tmp_path, monkeypatch):
+    seen, real = [], loop.train
+
+    def watched(run, *rest):
+        run.network.register_forward_hook(lambda module, _, out: seen.append(out.detach()) if module.training else None)
+        return real(run, *rest)
+
+    monkeypatch.setattr(reproduce, "train", watched)
+    chosen, results = few_cells(benchmark, arms=("none",)), reproduce.Results(tmp_path / "r.json")
+    (record,) = reproduce.reproduce(chosen, (0,), False, results, tmp_path / "runs", "cpu")
+    assert len(seen) == 2 and [len(line) for line in record["norms"]] == [4, 4]
+    for step, (line, embeddings) in enumerate(zip(record["norms"], seen, strict=True), 1):
+        lengths = [sum(float(x) ** 2 for x in row) ** 0.5 for row in embeddings]
+        mean = sum(lengths) / len(lengths)
+        variance = sum((length - mean) ** 2 for length in lengths) / len(lengths)
+        assert line[0] == step and line[2:] == pytest.approx([mean, variance], rel=1e-4)
+        assert abs(mean - variance) > 0.1, "one cannot be taken for the other"
+
+
 def test_the_command_runs_a_table_and_prints_what_it_holds(benchmark, tmp_path):
     words = "reproduce table3 --dataset cub200 --losses ms --arms none sec --seeds 0 1 --device cpu".split()
     words += [word for field, value in TINY.items() for word in (f"--{field}", value)]
