@@ -36,6 +36,13 @@ def test_runs_of_another_task_are_drawn_by_its_headline(make_run, tmp_path):
             draw([run], tmp_path / "c", metric="recall@1")
 
 
+def test_a_trial_was_not_tested_on_test_images(make_run, tmp_path):
+    run = make_run("trial", data_held_out=20)
+    for draw in (convergence.convergence, convergence.constraints):
+        text = draw([run], tmp_path / "c")[1].read_text()
+        assert "R@1 on held-out training classes" in text and "test images" not in text
+
+
 def test_three_panels_for_constraints(make_run, tmp_path):
     runs = [make_run(arm or "none", f"cars196-triplet{arm}") for arm in ("-l2reg", "-sec", "-sec-initial")]
     text = convergence.constraints(runs, tmp_path / "c")[1].read_text()

@@ -171,4 +171,5 @@ def test_labels_say_what_differs_and_no_more(recipe_dict):
     assert words.labels([plain, other], without=("seed", "rate")) == ["no constraint", "no constraint"]
     assert words.labels([plain, plain], ["a", "b"]) == ["no constraint, a", "no constraint, b"]
     assert words.dataset(recipe_dict("cub200-ms", data_held_out=20)) == "CUB-200-2011 (held-out training classes)"
+    assert words.dataset(recipe_dict("simclr-cifar10", data_held_out=0.1)) == "CIFAR-10 (held-out training images)"
     assert words.about([plain, recipe_dict("cars196-ms")]) == "CUB-200-2011 and Cars196, multi-similarity loss"

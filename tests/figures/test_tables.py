@@ -133,7 +133,7 @@ def test_trials_are_drawn_from_trials_alone(make_results, recipe_dict, tmp_path)
     for lr in (1e-5, 2e-5):
         for decay in (5e-4, 2.5e-3):
             recipe = recipe_dict("cub200-npair", optimiser_lr=lr, optimiser_weight_decay=decay, data_held_out=20)
-            records.append(("c", "none", recipe, {"map@r": lr * 1e4}))
+            records.append(("c", "none", recipe, {"recall@1": 0.5, "map@r": lr * 1e4}))
         for eta in (0.1, 0.5):
             recipe = recipe_dict("cub200-npair-sec", optimiser_lr=lr, constraint_eta=eta, data_held_out=20)
             records.append(("c", "sec", recipe, {"map@r": eta / 2}))
@@ -152,6 +152,22 @@ def test_trials_are_drawn_from_trials_alone(make_results, recipe_dict, tmp_path)
         ablations.trials([path, tested], tmp_path / "t")
     with pytest.raises(ValueError, match="holds no runs, only 8 trials"):
         ablations.rates([path], tmp_path / "t")
+
+
+def test_trials_are_drawn_by_what_judges_them_and_say_what_was_held_out(make_results, recipe_dict, tmp_path):
+    files = [
+        make_results(trials=[("c", "sec", recipe_dict(name, data_held_out=part), last)], name=f"{name}.json")
+        for name, part, last in (
+            ("cub200-ms-sec", 20, {"recall@1": 0.9, "map@r": 0.5}),
+            ("simclr-cifar10-sec", 0.1, {"knn": 0.9, "probe_top1": 0.7}),
+        )
+    ]
+    classes, images = (ablations.trials([file], tmp_path / "t")[1].read_text() for file in files)
+    assert "Trials: MAP@R by" in classes and "CUB-200-2011 (held-out training classes)" in classes
+    assert "Trials: probe top-1 by" in images and "CIFAR-10 (held-out training images)" in images
+    assert "Trials: k-NN by" in ablations.trials(files[1:], tmp_path / "t", metric="knn")[1].read_text()
+    with pytest.raises(ValueError, match="judged by map@r and probe_top1: choose one with --metric"):
+        ablations.trials(files, tmp_path / "t")
 
 
 @pytest.mark.parametrize(("arm", "than"), [("sec", "none"), ("sec-relative", "none"), ("sec-relative", "sec")])
@@ -190,15 +206,19 @@ def test_one_pair_of_runs_has_no_interval(make_run, tmp_path):
 
 
 def test_runs_of_another_task_are_compared_by_its_headline(make_results, recipe_dict, tmp_path):
-    for task, metric, title in (("simclr-photos", "knn", "k-NN"), ("lfw-cosface", "accuracy", "accuracy")):
+    for task, metric, title, more in (
+        ("simclr-photos", "knn", "k-NN", {}),
+        ("lfw-cosface", "accuracy", "accuracy", {}),
+        ("simclr-cifar10", "probe_top1", "probe top-1", {"knn": 0.9}),
+    ):
         rows = [
-            (task, arm, recipe_dict(f"{task}{suffix}"), {metric: value, "norm_mean": 1.0})
+            (task, arm, recipe_dict(f"{task}{suffix}"), more | {metric: value, "norm_mean": 1.0})
             for arm, suffix, value in (("none", "", 0.5), ("sec", "-sec", 0.53))
         ]
         path = make_results(runs=rows, name=f"{task}.json")
         text = differences.differences([path], tmp_path / "f")[1].read_text()
         assert f"difference of {title} (points)" in text and ">SEC: +3.0<" in text
         assert f"{title} against the learning rate" in ablations.rates([path], tmp_path / "r")[1].read_text()
-        told = f"no run has recall@1; they have {metric}, norm_mean; choose with --metric"
+        told = f"no run has recall@1; they have {', '.join([*more, metric])}, norm_mean; choose with --metric"
         with pytest.raises(ValueError, match=told):
             differences.differences([path], tmp_path / "f", metric="recall@1")

@@ -60,7 +60,7 @@ FIGURES = {
     "map": Figure("directions of test images on their two principal axes", "projection.projection"),
     "ablation": Figure("metrics against eta or rho (Tables 2, 8, 9)", "ablations.ablation"),
     "rates": Figure("R@1, or --metric, against the learning rate, a line a constraint", "ablations.rates"),
-    "trials": Figure("what the trials scored on held-out training classes", "ablations.trials"),
+    "trials": Figure("what the trials scored on held-out training classes or images", "ablations.trials"),
     "differences": Figure("differences of R@1, or --metric, by cell and pooled", "differences.differences"),
 }
 """Name -> figure, in the order of the paper."""

@@ -9,6 +9,7 @@ import numpy as np
 from isosphere.figures import style, words
 from isosphere.figures.runs import Record, read_all
 from isosphere.recipes import published
+from isosphere.recipes.tables import TUNINGS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -54,7 +55,8 @@ def ablation(runs: list[Path], out: Path, metrics: Sequence[str] = ("recall@1", 
 
     The runs may differ in the constraint and the seed alone.
     """
-    records = _measured(runs, metrics)
+    records = read_all(runs, finished=True)
+    _check(records, metrics)
     swept = sorted({words.arm(record.recipe) for record in records} - {"none", "balanced"}, key=words.place)
     if not swept:
         raise ValueError("an ablation needs runs with a constraint, such as those of `isosphere reproduce table2`")
@@ -94,10 +96,11 @@ def ablation(runs: list[Path], out: Path, metrics: Sequence[str] = ("recall@1", 
 def rates(runs: list[Path], out: Path, metric: str = "") -> list[Path]:
     """Draw a metric against the learning rate of the head: a line for each constraint, the seeds as points.
 
-    Without a metric it is the headline of the runs.
+    Without a metric it is the one by which the runs are judged.
     """
-    metric = metric or words.headline(record.last for record in read_all(runs))
-    records = _measured(runs, [metric])
+    records = read_all(runs, finished=True)
+    metric = metric or words.headline(record.last for record in records)
+    _check(records, [metric])
     groups = _grouped(records)
     recipes = [record.recipe for record in records]
     labels = words.labels(recipes, without=("rate", "seed", "loss", "data set"))
@@ -122,13 +125,21 @@ def rates(runs: list[Path], out: Path, metric: str = "") -> list[Path]:
     return style.files(out)
 
 
-def trials(runs: list[Path], out: Path, metric: str = "map@r") -> list[Path]:
-    """Draw what trials scored against the learning rate: a panel for each loss, a line for each strength of an arm."""
-    records = _measured(runs, [metric], "trials")
+def trials(runs: list[Path], out: Path, metric: str = "") -> list[Path]:
+    """Draw what trials scored against the learning rate: a panel for each loss, a line for each strength of an arm.
+
+    Without a metric it is the one by which the best trial is chosen.
+    """
+    records = read_all(runs, "trials", finished=True)
     for record in records:
         if not record.recipe["data"].get("held_out"):
             told = "is no trial: it was measured on test images, on which nothing may be chosen"
             raise ValueError(f"{record.name} {told}; a trial has data.held_out")
+    scores = {TUNINGS[record.recipe["data"]["name"]].score for record in records}
+    if not metric and len(scores) > 1:
+        raise ValueError(f"these trials are judged by {' and '.join(sorted(scores))}: choose one with --metric")
+    metric = metric or scores.pop()
+    _check(records, [metric])
     groups = _grouped(records)
     title = f"Trials: {words.metric(metric)} by learning rate, a star at the best of each constraint\n"
     title += words.about([record.recipe for record in records])
@@ -177,15 +188,13 @@ def means_and_seeds(panel: "Axes", its: Points, colour: str, line: str, label: s
         panel.plot(*zip(*seeds, strict=True), "o", color=colour, markersize=4, alpha=0.6, markeredgewidth=0)
 
 
-def _measured(runs: list[Path], metrics: Sequence[str], kind: str = "runs") -> list[Record]:
-    """All finished runs, which have every metric unless they diverged."""
-    records = read_all(runs, kind, finished=True)
+def _check(records: Sequence[Record], metrics: Sequence[str]) -> None:
+    """Refuse runs of which none has one of the metrics; those that diverged have none."""
     for metric in metrics:
         if not any(metric in record.last for record in records):
             known = ", ".join(max((record.last for record in records), key=len))
             known = f"{known}; choose with --metric{'s' * (len(metrics) > 1)}" if known else ""
             raise ValueError(f"no run has {metric}; they have {known or 'none at all: they diverged'}")
-    return records
 
 
 def _grouped(records: Sequence[Record]) -> dict[str, list[Record]]:

@@ -37,15 +37,15 @@ def convergence(runs: list[Path], out: Path, metric: str = "") -> list[Path]:
     """Draw a metric over steps: a panel for each data set, loss and learning rate, runs that differ in the seed alike.
 
     Where every constraint has a rate of its own, as after tuning, these share a panel and the labels tell the rates.
-    Without a metric it is the headline of the runs.
+    Without a metric it is what is watched on the way.
     """
     records = read_all(runs)
-    metric = metric or words.headline(test for record in records for test in record.tests)
+    metric = metric or words.watched(test for record in records for test in record.tests)
     (curve,) = curves = [lambda record: metric_curve(record, metric)]
     records, left_out = _with_all(records, curves)
     groups, named, looks = _grouped(records)
-    title = f"{words.metric(metric)} on test images during training\n"
-    title += words.about([record.recipe for record in records]) + left_out
+    recipes = [record.recipe for record in records]
+    title = f"{words.metric(metric)} on {words.tested(recipes)} during training\n{words.about(recipes)}{left_out}"
     rows, columns = style.rows_of(len(groups), 3)
     with style.sheet(out, title, rows, columns, size=(5.0, 3.2), sharey="row") as (figure, panels):
         for panel, (place, its) in zip(panels, groups.items(), strict=False):
@@ -62,9 +62,10 @@ def convergence(runs: list[Path], out: Path, metric: str = "") -> list[Path]:
 def constraints(runs: list[Path], out: Path, metric: str = "") -> list[Path]:
     """Draw a metric, and mean and variance of the batch's norms, over steps; a row where `convergence` has a panel."""
     records = read_all(runs)
-    metric = metric or words.headline(test for record in records for test in record.tests)
+    metric = metric or words.watched(test for record in records for test in record.tests)
+    watched = f"{words.metric(metric)} on {words.tested(record.recipe for record in records)} (%)"
     drawn: dict[str, Callable[[Record], Curve]] = {
-        f"{words.metric(metric)} on test images (%)": lambda record: metric_curve(record, metric),
+        watched: lambda record: metric_curve(record, metric),
         "mean norm in a batch": lambda record: norm_curve(record, "mean"),
         "variance of norms in a batch": lambda record: norm_curve(record, "variance"),
     }

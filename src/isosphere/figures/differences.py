@@ -22,7 +22,7 @@ def pooled_difference(records: Sequence[Record], metric: str, arm: str, than: st
 def differences(runs: list[Path], out: Path, metric: str = "", than: str = "none") -> list[Path]:
     """Draw every arm less `than`: a row for each cell with its seeds, and the pooled mean with its interval.
 
-    Without a metric it is the headline of the runs. One pair of runs has no interval.
+    Without a metric it is the one by which the runs are judged. One pair of runs has no interval.
     """
     records = read_all(runs, finished=True)
     metric = metric or words.headline(record.last for record in records)

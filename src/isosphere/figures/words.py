@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from isosphere.recipes import RECIPES, options, schema
+from isosphere.tables import PRIMARY, WATCHED, held_out
 
 Recipe = dict[str, Any]  # as recipe.json holds it
 
@@ -38,16 +39,20 @@ ARMS = {
 }
 METRICS = {"recall@1": "R@1", "map@r": "MAP@R", "nmi": "NMI", "f1": "F1", "r_precision": "R-precision",
            "knn": "k-NN", "probe_top1": "probe top-1"}  # fmt: skip
-HEADLINES = ("recall@1", "accuracy", "knn")  # by which a run is told: of retrieval, faces, frozen features
 
 
 def dataset(recipe: Recipe) -> str:
-    """The data set; one whose test images are training classes says so."""
+    """The data set; one of which training classes or images were held out to be tested says so."""
     data = recipe.get("data", {})
     kind = data.get("kind", "unknown data")
     name = data.get("name") or ("rendered characters" if kind == "Rendered" else data.get("root") or kind)
     name = DATASETS.get(name, drawable(str(name).rstrip("/").split("/")[-1]))
-    return f"{name} (held-out training classes)" if data.get("held_out") else name
+    return f"{name} ({held})" if (held := held_out(recipe)) else name
+
+
+def tested(recipes: Iterable[Recipe]) -> str:
+    """What these runs were tested on."""
+    return " and ".join(dict.fromkeys(held_out(recipe) or "test images" for recipe in recipes))
 
 
 def loss(recipe: Recipe) -> str:
@@ -100,9 +105,18 @@ def metric(name: str) -> str:
 
 
 def headline(found: Iterable[dict[str, float]]) -> str:
-    """The metric by which these runs are told, from what they have measured."""
+    """The metric by which these runs are judged, from what they measured at the end."""
+    return _first((*PRIMARY, *WATCHED), found)
+
+
+def watched(found: Iterable[dict[str, float]]) -> str:
+    """The metric of which the course is told, from what was measured on the way."""
+    return _first(WATCHED, found)
+
+
+def _first(metrics: Sequence[str], found: Iterable[dict[str, float]]) -> str:
     names = {name for one in found for name in one}
-    return next((name for name in HEADLINES if name in names), HEADLINES[0])
+    return next((name for name in metrics if name in names), metrics[0])
 
 
 def class_name(names: dict[int, str], label: int) -> str:
