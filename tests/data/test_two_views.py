@@ -7,11 +7,9 @@ import pytest
 import torch
 from torchvision.transforms import v2
 from torchvision.transforms.v2 import functional
-from torchvision.transforms.v2.functional import to_pil_image
 
 from isosphere.data.feed import Steps
 from isosphere.data.images import ImageSet
-from isosphere.data.packed import pack
 from isosphere.data.samplers import ShuffledBatches
 from isosphere.data.transforms import TrainView, crop_boxes, uniforms
 from isosphere.data.two_views import ContrastiveView, jitter_colours, to_grey, turn_hue
@@ -141,16 +139,6 @@ def test_images_of_any_size_one_by_one():
         numbers = drawn(view, 1)[0]
         expected = torchvisions(v2.Resize(30, antialias=True)(image), numbers, view)
         assert (view(image, numbers).float() - expected).abs().max() < 2
-
-
-def test_a_packed_stores_crops_are_coloured_to_the_same_pixels(tmp_path):
-    view, images = ContrastiveView(size=16, shorter=20), photos(10, 20, 26)
-    for number, image in enumerate(images):
-        to_pil_image(image).save(tmp_path / f"{number}.png")
-    store = pack(ImageSet.flat(tmp_path), tmp_path / "packed", shorter=20, workers=0)
-    numbers = drawn(view, 10)
-    crops = store.batch(torch.arange(10), view.crop, numbers[:, : TrainView.draws])
-    assert torch.equal(view.coloured(crops, numbers), view(images, numbers))
 
 
 def test_two_views_of_an_image_stand_side_by_side_and_differ():

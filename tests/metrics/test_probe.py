@@ -116,9 +116,9 @@ def test_separable_data_are_separated():
     train, labels, test, truth = data = blobs(d=32, noise=0.3, dtype=torch.float32)
     theirs = LogisticRegression(C=1e4, max_iter=1000).fit(train.numpy(), labels.numpy())
     assert theirs.score(test.numpy(), truth.numpy()) == 1.0
-    ticks = []
-    assert linear_probe(*data, tick=ticks.append)[5.0]["top1"] == 1.0
-    assert ticks == [1] * 100
+    heard = []
+    assert linear_probe(*data, progress=lambda *shares: heard.append(shares))[5.0]["top1"] == 1.0
+    assert heard == [(done, 100) for done in range(1, 101)]
 
 
 def test_labels_may_be_any_integers_and_features_half_and_autocast():

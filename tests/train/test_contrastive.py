@@ -22,7 +22,7 @@ from isosphere.data.two_views import ContrastiveView
 from isosphere.losses.contrastive import NTXentLoss
 from isosphere.models.embedder import build_embedder
 from isosphere.recipes import find, schema
-from isosphere.train import build, distributed, exams, loop
+from isosphere.train import build, distributed, evaluate, exams, loop
 from isosphere.train.capture import CompiledView
 from isosphere.train.evaluate import load_run, measure_run
 from isosphere.train.exams import Frozen, Unexamined
@@ -381,6 +381,33 @@ def test_a_flat_folder_without_labels_from_training_to_embedding(flat, tmp_path,
     assert code == 0 and result(run) == found, told
 
 
+def test_images_that_came_or_went_since_are_noticed_on_resuming(flat, tmp_path, monkeypatch):
+    """A flat folder has no classes to tell by, and another number of images would be another schedule."""
+    recipe = find("simclr-photos-sec", PHOTOS | {"data.root": str(flat), "loop.steps": "4"})
+    with monkeypatch.context() as patch, pytest.raises(Interrupted):
+        patch.setattr(loop, "_asked_to_stop", lambda run, caught: run.step == 3)
+        loop.fit(recipe, tmp_path / "run", "cpu")
+    (flat / "more.png").write_bytes(next(flat.glob("*.png")).read_bytes())
+    with pytest.raises(ValueError, match="there are 21 training images, the checkpoint is of 20"):
+        loop.fit(recipe, tmp_path / "run", "cpu", resume=True)
+
+
+def test_only_views_of_images_in_memory_are_compiled(cifar10, flat):
+    """Files are viewed in worker processes, which cannot compile beside a GPU."""
+    memory, files = (
+        build_views(recipe.data, CPU) for recipe in (tiny(cifar10), find("simclr-photos", {"data.root": str(flat)}))
+    )
+    assert isinstance(loop.compiled_views(memory).train_view, CompiledView)
+    assert loop.compiled_views(files) is files
+
+
+def test_a_probe_asks_where_the_data_went(trained, capsys, monkeypatch):
+    monkeypatch.setattr(evaluate, "build_exam", lambda *given: (_ for _ in ()).throw(FileNotFoundError("no folder x")))
+    for how in ((), ("--probe",)):
+        code, _, told = command(capsys, "evaluate", trained, "--device", "cpu", *how)
+        assert code == 2 and "no folder x" in told and "say where it is now with --data.root" in " ".join(told.split())
+
+
 def test_images_parted_otherwise_than_in_training_are_not_called_unseen(trained, capsys):
     code, shown, told = command(capsys, "evaluate", trained, "--device", "cpu", "--data.held_out", "0.2")
     shown = " ".join(shown.split())
@@ -416,6 +443,7 @@ def test_the_exam_of_frozen_features_is_that_of_appendix_b3(cifar10, monkeypatch
     assert exam.measure(looks, False, 7) == {"knn": 0.4}
     assert exam.measure(looks, True, 7)["probe_top1"] == 0.5
     knn = ("knn_accuracy", {"k": 200})  # and what else there is as it stands there
+    assert callable(calls[-1][1].pop("progress"))
     assert calls == [knn, knn, ("linear_probe", {"lrs": (1.0, 2.0, 5.0, 10.0), "seed": 7})]
     view = ContrastiveView(scale=(0.2, 1.0), jitter=(0.4, 0.4, 0.4, 0.1))
     assert build_views(tiny(cifar10).data, CPU).train_view == view

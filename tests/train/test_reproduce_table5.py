@@ -56,19 +56,19 @@ def test_arms_are_tuned_on_training_images_and_measured_on_test_images(cifar10, 
     chosen = {cell: arms}
     records = reproduce.reproduce(chosen, (0,), True, reproduce.Results(file), tmp_path / "runs", "cpu")
     held = json.loads(file.read_text())
-    assert len(held["trials"]) == 12 and len(held["runs"]) == len(arms) == 3 and len(trained) == 15
-    assert [trial["arm"] for trial in held["trials"]] == ["none"] * 6 + ["sec"] * 6
+    assert len(held["trials"]) == 16 and len(held["runs"]) == len(arms) == 3 and len(trained) == 19
+    assert [trial["arm"] for trial in held["trials"]] == ["none"] * 8 + ["sec"] * 8
 
     # Nothing is chosen on test images: a trial trains on 90 training images and is measured on the other 10.
     everything = build_views(arms["none"].data, torch.device("cpu"))
     train, test = pictures(everything.train), pictures(everything.exam.images)
     assert len(train) == TRAIN and len(test) == TEST and not train & test
-    for run in trained[:12]:
+    for run in trained[:16]:
         seen, measured = pictures(run.views.train), pictures(run.views.exam.images)
         assert len(seen) == 90 and seen | measured == train and not seen & measured
         assert pictures(run.views.exam.train) == seen, "the probe learns from what was trained on"
         assert run.recipe.seed == 100
-    for run in trained[12:]:
+    for run in trained[16:]:
         assert run.recipe.data.held_out == 0 and run.recipe.seed == 0
         assert pictures(run.views.train) == train and pictures(run.views.exam.images) == test
 
@@ -90,7 +90,7 @@ def test_arms_are_tuned_on_training_images_and_measured_on_test_images(cifar10, 
     assert str(tmp_path) not in file.read_text() and str(cifar10) not in file.read_text()
 
     again = reproduce.reproduce(chosen, (0,), True, reproduce.Results(file), tmp_path / "elsewhere", "cpu")
-    assert len(trained) == 15 and again == records
+    assert len(trained) == 19 and again == records
 
 
 def test_the_same_command_goes_on_after_sigterm(cifar10, tmp_path, capsys, monkeypatch):
@@ -106,7 +106,7 @@ def test_the_same_command_goes_on_after_sigterm(cifar10, tmp_path, capsys, monke
     monkeypatch.setattr(loop, "train_step", step)
     fields = [word for key, value in (TINY | {"data.root": str(cifar10)}).items() for word in (f"--{key}", value)]
     held = {}
-    for name, stops in (("whole", ()), ("broken", (3 * 2 + 2, 3 * 6 + 2))):
+    for name, stops in (("whole", ()), ("broken", (3 * 2 + 2, 3 * 8 + 2))):
         steps.clear()
         given = [
             "table5", "--dataset", "cifar10", "--arms", "none", "--device", "cpu", *fields,
@@ -114,12 +114,13 @@ def test_the_same_command_goes_on_after_sigterm(cifar10, tmp_path, capsys, monke
         ]  # fmt: skip
         for _ in stops:
             code, _, told = command(capsys, "reproduce", *given)
-            assert code == 128 + signal.SIGTERM and "stopped and saved at step 2 of 3" in " ".join(told.split())
+            assert code == 128 + signal.SIGTERM
+            assert "stopped and saved at step 2 of 3; the same command goes on with it" in " ".join(told.split())
         code, _, told = command(capsys, "reproduce", *given)
-        assert code == 0 and len(steps) == 3 * 7, told
+        assert code == 0 and len(steps) == 3 * 9, told
         (file,) = (tmp_path / name).glob("*.json")
         held[name] = json.loads(file.read_text())
-    for kind, count in (("trials", 6), ("runs", 1)):
+    for kind, count in (("trials", 8), ("runs", 1)):
         found, wanted = held["broken"][kind], held["whole"][kind]
         assert len(found) == len(wanted) == count
         for one, other in zip(found, wanted, strict=True):
@@ -161,7 +162,8 @@ def test_settings_are_taken_from_the_trials_of_another_network(cifar10, tmp_path
         for place, recipe in enumerate(trials(arm, wide[arm])):
             score = {"probe_top1": 0.9 if place == number else 0.1 * place}
             held.append({"cell": cell, "arm": arm, "recipe": options.to_dict(recipe), "last": score})
-    other_cell = [trial | {"cell": "simclr-cifar100", "last": {"probe_top1": 1.0}} for trial in held]
+    hundred = json.loads(json.dumps(held).replace('"name": "cifar10"', '"name": "cifar100"'))
+    other_cell = [trial | {"cell": "simclr-cifar100", "last": {"probe_top1": 1.0}} for trial in hundred]
     source = tmp_path / "table5_cifar10_backbone=wide.json"
     source.write_text(json.dumps({"trials": other_cell + held, "runs": []}))
     fields = [word for key, value in (TINY | {"data.root": str(cifar10)}).items() for word in (f"--{key}", value)]
@@ -181,6 +183,11 @@ def test_settings_are_taken_from_the_trials_of_another_network(cifar10, tmp_path
     assert finals["l2reg"]["optimiser"]["lr"] == finals["sec"]["optimiser"]["lr"]
     assert finals["l2reg"]["constraint"]["eta"] == arms["l2reg"].constraint.eta
     assert all(recipe["model"]["backbone"] == "small_cnn" and recipe["seed"] == 0 for recipe in finals.values())
+
+    # Longer training is another cell with the same trials.
+    code, _, told = command(capsys, "reproduce", *given, "--epochs", "200", "--loop.steps", "4", "--tuned-by", source)
+    assert code == 0 and len(trained) == 6, told
+    assert [run.recipe.optimiser for run in trained[3:]] == [run.recipe.optimiser for run in trained[:3]]
 
     # Nobody takes them for runs that were tuned themselves: neither here nor by the name of the file.
     assert {run["tuned_by"] for run in found["runs"]} == {source.stem}
@@ -202,7 +209,7 @@ def test_what_cannot_tune_is_named(tmp_path, capsys):
     ]  # fmt: skip
     source, given = tmp_path / "other.json", ["table5", "--arms", "none", "sec", "--results", tmp_path / "found"]
     given += ["--device", "cpu", "--tuned-by"]
-    for kept, arm in ((held[:6], "sec"), (held[6:], "none"), (held[:-1], "sec"), ([], "none")):
+    for kept, arm in ((held[:8], "sec"), (held[8:], "none"), (held[:-1], "sec"), ([], "none")):
         source.write_text(json.dumps({"trials": kept, "runs": []}))
         code, _, told = command(capsys, "reproduce", *given, source)
         assert code == 2 and f"other.json has no trial of {cell}, arm {arm}, with lr" in told
@@ -212,6 +219,8 @@ def test_what_cannot_tune_is_named(tmp_path, capsys):
     assert code == 2 and "no trial of simclr-cifar10, arm none, with lr 0.1875" in told
     code, _, told = command(capsys, "reproduce", *given, tmp_path / "nowhere.json")
     assert code == 2 and "nowhere.json" in told
+    code, _, told = command(capsys, "reproduce", *given, source, "--losses", "ms")
+    assert code == 2 and "one loss, NT-Xent" in told
     for words in (["--no-tune"], ["--paper"]):
         code, _, told = command(capsys, "reproduce", *given, source, *words)
         assert code == 2 and "--tuned-by stands for the trials" in told

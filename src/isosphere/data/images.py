@@ -78,7 +78,7 @@ class ImageSet:
 
     @classmethod
     def flat(cls, root: str | Path) -> "ImageSet":
-        """All images directly in a folder, in order of name, as one class: for embedding, not for training."""
+        """All images directly in a folder, in order of name, as one class."""
         return cls._of(lists.flat_folder(Path(root)), root)
 
     @classmethod

@@ -57,7 +57,7 @@ class ShuffledBatches:
 
     def __init__(self, count: int, batch: int, seed: int, views: int = 1, rank: int = 0, world: int = 1) -> None:
         if not 0 < batch <= count:
-            raise ValueError(f"a batch of {batch} cannot be drawn from {count} images")
+            raise ValueError(f"a batch of {batch} cannot be drawn from {count} images: lower --batches.size")
         self.count, self.batch, self.seed, self.views = count, batch, seed, views
         self.per_epoch = count // batch  # steps in an epoch
         self.first, self.local = (views * part for part in _slice(batch, rank, world))

@@ -50,11 +50,6 @@ class ContrastiveView:
             images = resize_shorter(images, self.shorter)
         return self.coloured(self.cropped(images, numbers), numbers)
 
-    @property
-    def crop(self) -> TrainView:
-        """The crop and flip alone, as a packed store takes them; `coloured` does the rest to what it gives."""
-        return TrainView(self.size, self.shorter, self.scale, self.ratio, self.flip)
-
     def cropped(self, images: Tensor, numbers: Tensor) -> Tensor:
         """The crops and flips alone, uint8 (N, C, H, W) -> (N, C, size, size); the numbers are used as by TrainView."""
         count, channels, height, width = images.shape

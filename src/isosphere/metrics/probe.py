@@ -28,7 +28,7 @@ def linear_probe(
     momentum: float = 0.9,
     weight_decay: float = 0.0,
     seed: int = 0,
-    tick: Callable[[int], None] = lambda done: None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> dict[float, dict[str, float | None]]:
     """Softmax regression by SGD on frozen features (N, D), tested on (M, D), for each learning rate at once (App. B.3).
 
@@ -40,7 +40,8 @@ def linear_probe(
     plain images. The authors' code crops (scale 0.2 to 1) and flips the training images anew in every epoch. The
     features are taken as they are, not normalised, as in their code. Ours are also the zero start (the problem is
     convex) and batches that depend on (seed, epoch) alone; an incomplete last batch is kept, and its loss is its mean.
-    `tick` hears of each epoch. On a GPU an epoch with its test is one CUDA graph, and nothing is read until the end.
+    `progress(done, total)` hears of each epoch. On a GPU an epoch with its test is one CUDA graph, and nothing is read
+    until the end.
     """
     train, targets, test, truth, classes = _checked(train_features, train_labels, test_features, test_labels)
     lrs = [float(lr) for lr in lrs]
@@ -67,7 +68,7 @@ def linear_probe(
                 epoch = _captured(epoch, train.device)  # the first epoch, run as it stands, was the warm-up
             epoch()
             history[number] = found
-            tick(1)
+            progress(number + 1, epochs)
     results = {lr: _told(counts, len(test)) for lr, counts in zip(lrs, history.cpu().unbind(1), strict=True)}
     if all(result["diverged"] for result in results.values()):
         raise ValueError(f"the probe diverged at every learning rate ({lrs}); use smaller ones")

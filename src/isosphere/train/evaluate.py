@@ -137,29 +137,34 @@ def measure_run(trained: Trained, root: str | None = None) -> dict[str, Any]:
 
     Returns the metrics as `last`, and as `tested` what the images are to the run.
     """
-    data = trained.recipe.data
     if root is None:
-        try:
-            exam = build_exam(data, trained.device)
-        except FileNotFoundError as error:
-            field = "pairs_root" if isinstance(data, schema.Faces) else "root"
-            told = f"{error} (seen from {Path.cwd()} and from above the run)"
-            raise FileNotFoundError(f"{told}; say where it is now with --data.{field}") from error
+        exam = _own_exam(trained)
         told = tested(exam, trained.classes, trained.images)
     else:
         images = open_images(root)
         if len(images.classes) < 2:
             raise ValueError(f"{root} holds one class only: there is nothing to retrieve among")
-        exam, told = Retrieval(images, build_test_view(data)), f"all classes of {root}"
+        exam, told = Retrieval(images, build_test_view(trained.recipe.data)), f"all classes of {root}"
     return {"last": take(exam, partial(embed_shown, trained), True, trained.recipe.seed)[0], "tested": told}
 
 
 def probe_run(trained: Trained, lrs: tuple[float, ...]) -> dict[float, dict[str, float]]:
     """The linear probe of a run's frozen features at several learning rates, trained at once."""
-    exam = build_exam(trained.recipe.data, trained.device)
+    exam = _own_exam(trained)
     if not isinstance(exam, Frozen):
         raise ValueError("--probe needs a run without labels on images that have some, which this is not")
     return exam.probe(exam.look(partial(embed_shown, trained), True), trained.recipe.seed, lrs)
+
+
+def _own_exam(trained: Trained) -> Exam:
+    """The exam of a run's own data, wherever they are now."""
+    data = trained.recipe.data
+    try:
+        return build_exam(data, trained.device)
+    except FileNotFoundError as error:
+        field = "pairs_root" if isinstance(data, schema.Faces) else "root"
+        told = f"{error} (seen from {Path.cwd()} and from above the run)"
+        raise FileNotFoundError(f"{told}; say where it is now with --data.{field}") from error
 
 
 def embed_shown(trained: Trained, images: Images, view: View | None, how: str = "embeddings") -> Tensor:

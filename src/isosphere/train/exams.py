@@ -176,7 +176,8 @@ class Frozen:
 
     def probe(self, looks: Looks, seed: int, lrs: Sequence[float] = RATES) -> dict[float, dict[str, float | None]]:
         """The linear probe at these learning rates, trained at once."""
-        return linear_probe(*self._known(looks), lrs=lrs, seed=seed)
+        with bar("linear probe", 100) as show:
+            return linear_probe(*self._known(looks), lrs=lrs, seed=seed, progress=show)
 
     def _known(self, looks: Looks) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Features and labels of both sets; a test set that lacks a class numbers the others anew, so names decide."""

@@ -30,7 +30,7 @@ from isosphere.train.exams import Images, View
 from isosphere.train.journal import Journal
 from isosphere.train.step import Run, train_step, update
 from isosphere.train.stopping import Interrupted, signals, stop_diverged
-from isosphere.train.views import build_views
+from isosphere.train.views import Views, build_views
 
 
 def fit(recipe: schema.Recipe, folder: Path, device: str = "auto", resume: bool = False) -> dict[str, Any]:
@@ -114,11 +114,17 @@ def prepare(recipe: schema.Recipe, device: torch.device, before: Run | None = No
     if captured:
         if isinstance(views.train, PackedSet) and views.train.device.type == "cuda":
             views.train.fuse_crops()
-        elif isinstance(views.train_view, ContrastiveView):
-            run.views = replace(views, train_view=CompiledView(views.train_view))
+        run.views = compiled_views(views)
         changed = [model, criterion] if constraint is None else [model, criterion, constraint]
         run.update = CapturedStep(update, changed, optimiser)
     return run
+
+
+def compiled_views(views: Views) -> Views:
+    """With SimCLR's view compiled where images are in memory: files are viewed in worker processes, as they are."""
+    if isinstance(views.train_view, ContrastiveView) and views.train.device is not None:
+        return replace(views, train_view=CompiledView(views.train_view))
+    return views
 
 
 def in_steps(loop: schema.Loop, batches: ClassBatches | ShuffledBatches) -> schema.Loop:

@@ -12,7 +12,7 @@ from isosphere.recipes import options, schema, tables
 from isosphere.train import distributed, state
 from isosphere.train.journal import environment, write_json
 from isosphere.train.loop import Run, prepare, train
-from isosphere.train.stopping import NonFiniteLoss
+from isosphere.train.stopping import Interrupted, NonFiniteLoss
 
 PLACES = [*(("data", name) for name in state.PLACES), ("model", "weights")]  # fields that hold paths
 NAMED = [("model", "weights"), ("data", "exclude"), ("data", "probes"), ("data", "distractors")]
@@ -167,6 +167,9 @@ def _measured(runner: Runner, recipe: schema.Recipe, place: Path) -> dict[str, A
     """The result of a run; one that diverged has no metrics, and is told, not hidden."""
     try:
         return runner.run(recipe, place)
+    except Interrupted as error:
+        told = str(error).split(";")[0]  # without how `train` goes on
+        raise Interrupted(f"{place.name}: {told}; the same command goes on with it", error.signal) from error
     except NonFiniteLoss as error:
         print(f"{place.name}: {error}", file=sys.stderr)
         return {"recipe": options.to_dict(recipe), "last": {}, "diverged": str(error)} | environment(runner.device)
@@ -199,11 +202,14 @@ def _tuned(
 
 
 def _carried(source: Results, cell: str, arm: str, recipe: schema.Recipe) -> dict[str, Any]:
-    """The other file's trial of this cell and arm with this trial's rate and strength, whatever its network was."""
-    wanted = (cell, arm, recipe.optimiser, recipe.constraint)
+    """The other file's trial of this arm on this data with this loss, rate and strength, whatever its network was.
+
+    By data and not by cell, since the cells of 100 and of 200 epochs have the same trials.
+    """
+    wanted = (recipe.data.name, arm, recipe.loss, recipe.optimiser, recipe.constraint)
     for record in source.records["trials"]:
         held = options.from_dict(schema.Recipe, record["recipe"])
-        if (record["cell"], record["arm"], held.optimiser, held.constraint) == wanted:
+        if (held.data.name, record["arm"], held.loss, held.optimiser, held.constraint) == wanted:
             return record
     tried = f"lr {recipe.optimiser.lr:g}, weight decay {recipe.optimiser.weight_decay:g}, eta {recipe.constraint.eta:g}"
     raise ValueError(f"{source.path} has no trial of {cell}, arm {arm}, with {tried}: finish the tuning there first")

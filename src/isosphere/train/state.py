@@ -100,6 +100,9 @@ def restore(run: "Run", saved: dict[str, Any]) -> None:
     """Put a captured state back in place."""
     if saved["classes"] != run.views.train.classes:
         raise ValueError("the training classes are not those of the checkpoint: the images have changed since")
+    if saved.get("images", len(run.views.train)) != len(run.views.train):
+        told = f"{len(run.views.train)} training images, the checkpoint is of {saved['images']}"
+        raise ValueError(f"there are {told}: put back what it was trained on, or begin anew")
     put(run.model, saved["model"])
     put(run.criterion, sharded.own_state(run.criterion, saved["criterion"]))
     if run.constraint is not None:
