@@ -22,7 +22,7 @@ from isosphere.page.gallery import chosen, nearest
 from isosphere.page.panels import turn_slopes
 from isosphere.page.recipes import differing
 from isosphere.page.sources import Embedded, Run, Snapshot, read_records, read_run
-from isosphere.recipes import options, schema
+from isosphere.recipes import find, options, schema
 from tiny import tiny_recipe
 
 NASTY = '<script>window.hacked = 1</script>"><img src=x onerror="window.hacked = 1"> & [[title]]'
@@ -97,6 +97,25 @@ def pair_file(path: Path) -> Path:
     return path
 
 
+def simclr_file(path: Path, finals: bool = True) -> Path:
+    """Table 5: k-NN on the way, the probe at the end, and trials on held-out images that call them test images."""
+    records = []
+    for arm, base in (("none", 0.7), ("sec", 0.72)):
+        for seed in range(2):
+            fields = {"seed": str(seed), "data.held_out": "0.1"}
+            fields |= {"constraint.eta": "0.25"} if arm == "sec" else {}
+            recipe = options.to_dict(find("simclr-cifar10" + "-sec" * (arm == "sec"), fields))
+            tests = [{"step": step, "knn": base - 0.2 + step / 1000 + seed / 50} for step in (0, 50, 100)]
+            tests[-1] |= {"probe_top1": base + seed / 50, "probe_top5": 0.9, "probe_best_top1": 0.8}
+            tests[-1] |= {"norm_mean": 3.0 + seed, "norm_variance": 0.5 + seed, "norm_cv": 0.2}
+            record = {"cell": "simclr-cifar10", "arm": arm, "recipe": recipe, "last": tests[-1], "tests": tests}
+            norms = [[step, 1 / step, 3.0 + seed, 0.5 + seed] for step in (50, 100)]
+            records.append(record | {"tested": "test images, not trained on", "norms": norms})
+    runs = [one | {"recipe": one["recipe"] | {"data": one["recipe"]["data"] | {"held_out": 0.0}}} for one in records]
+    path.write_text(json.dumps({"trials": records, "runs": runs * finals}))
+    return path
+
+
 def norms_file(path: Path) -> Path:
     """What NormMonitor writes in somebody's loop, of two runs: one whose norms spread, and one with SEC."""
     for spread in (0.6, 0.1):
@@ -125,6 +144,8 @@ def sources(tmp_path_factory) -> dict[str, list[Path]]:
     arms = ("", "-l2reg", "-sec", "-sec-initial")
     four = [write_run(folder / f"paper-cars196-triplet{arm}", 0.5, seed) for seed, arm in enumerate(arms)]
     found = {"one": [sec], "two": [plain, sec], "four": four, "table": [table], "norms": [norms]}
+    found |= {"trials": [simclr_file(folder / "table5_cifar10_backbone=resnet18_cifar.json", finals=False)]}
+    found |= {"simclr": [simclr_file(folder / "table5_cifar10.json")]}
     return found | {"pair": [pair_file(folder / "pair.json")], "flat": [unlabelled(folder / "flat")]}
 
 
@@ -227,6 +248,7 @@ def test_a_narrow_distribution_keeps_its_shape_beside_a_wide_one():
 def test_recipes_differ_where_they_differ():
     first, second = (options.to_dict(tiny_recipe("rendered-sec", {"seed": seed})) for seed in (0, 4))
     assert differing([first, first, second]) == {"seed": ["0", "0", "4"]}
+    assert differing([first, first | {"rate": 0.1 + 0.2}])["rate"] == ["-", "0.3"], "as it was meant"
     second["loss"] = {"kind": "Other", "novel": [1, None]}
     fields = differing([first, second])
     assert fields["loss.novel"] == ["-", "[1, None]"] and fields["loss.kind"][1] == "Other"
@@ -405,6 +427,75 @@ def test_metrics_of_other_tasks_are_shown_by_their_own_names(tmp_path):
     page = write_page([path], tmp_path / "page.html").read_text()
     assert "never seen in training" not in page and '<th scope="col" class="n">odd</th>' in page
     assert '<span>sec - none</span></th><td class="w">odd</td><td class="n">+2.0</td>' in page
+
+
+def drawn(page: str) -> dict[str, dict[str, list[list[float]]]]:
+    """The lines of every chart by its title and their names."""
+    found = re.findall(r'<figcaption>([^<]*)</figcaption><svg[^>]*data-chart="([^"]*)"', page)
+    charts = {title: json.loads(html.unescape(data))["series"] for title, data in found}
+    return {title: {one["name"]: one["points"] for one in series} for title, series in charts.items()}
+
+
+def test_a_table_leads_with_what_it_is_judged_by_and_draws_what_was_watched(pages, tmp_path):
+    page = pages["simclr"].read_text()
+    assert "<figcaption>probe top-1, %: mean, least and greatest of the seeds</figcaption>" in page
+    assert "71.0 ± 1.4" in page and "73.0 ± 1.4" in page and "k-NN, %: mean" not in page
+    assert "sec against no constraint, mean over 2 pairs of runs that differ in it alone: probe top-1 73.0 %" in page
+    assert page.index('"n">probe top-1</th>') < page.index('"n">k-NN</th>')
+    row = '<td class="n">2</td><td class="n">73.0 ± 1.4</td>'
+    assert row in page and '<td class="n">3.5</td><td class="n">1</td><td class="n">0.2</td>' in page
+    courses = {"none": [[0, 51.0], [50, 56.0], [100, 61.0]], "sec": [[0, 53.0], [50, 58.0], [100, 63.0]]}
+    charts = drawn(page)
+    assert charts["k-NN in test, %"] == courses and not any("probe" in title for title in charts)
+    assert charts["mean norm"]["sec"] == [[50, 3.5], [100, 3.5]]
+    assert charts["variance of the norms"]["sec"] == [[50, 1.0], [100, 1.0]]
+
+    held = json.loads(simclr_file(tmp_path / "faces.json").read_text())
+    for record in held["runs"]:
+        record["last"] = {"accuracy": record["last"]["probe_top1"], "cfp_fp": 0.5}
+        record["tests"] = [{"step": test["step"], "accuracy": test["knn"], "cfp_fp": 0.5} for test in record["tests"]]
+    (tmp_path / "faces.json").write_text(json.dumps(held))
+    page = write_page([tmp_path / "faces.json"], tmp_path / "page.html").read_text()
+    assert drawn(page)["accuracy in test, %"] == courses and "<figcaption>accuracy, %: mean" in page
+    for record in held["runs"]:
+        record["tests"] = [{"recall@1" if k == "accuracy" else k: v for k, v in t.items()} for t in record["tests"]]
+    (tmp_path / "faces.json").write_text(json.dumps(held))
+    page = write_page([tmp_path / "faces.json"], tmp_path / "page.html").read_text()
+    assert drawn(page)["R@1 in test, %"] == courses
+
+
+def test_trials_say_what_was_held_out_whatever_they_took_it_for(pages, tmp_path):
+    page = pages["trials"].read_text()
+    assert "tuning trials, judged on held-out training images; metrics in %" in page and "no final run has" in page
+    assert "not trained on" not in page and "classes" not in re.search("<main.*</main>", page, re.DOTALL)[0]
+    assert '<td class="w">sec</td><td class="n">72.0</td>' in page
+    held = json.loads(simclr_file(tmp_path / "table3.json").read_text())
+    for record in held["trials"]:
+        record["recipe"] = options.to_dict(find("cub200-ms", {"data.held_out": "20"}))
+    (tmp_path / "table3.json").write_text(json.dumps(held))
+    page = write_page([tmp_path / "table3.json"], tmp_path / "page.html").read_text()
+    assert "judged on held-out training classes; metrics in %" in page
+    page = write_page([results_file(tmp_path / "other.json")], tmp_path / "page.html").read_text()
+    assert "<figcaption>tuning trials; metrics in %</figcaption>" in page, "nobody knows"
+
+
+def test_a_run_that_was_a_trial_is_not_headed_by_test_classes(tmp_path):
+    folder = write_run(tmp_path / "run", 0.5, 0)
+    recipe = options.to_dict(find("cub200-ms", {"data.held_out": "20"}))
+    result = json.loads((folder / "result.json").read_text()) | {"tested": "test classes, never seen in training"}
+    (folder / "recipe.json").write_text(json.dumps(recipe))
+    (folder / "result.json").write_text(json.dumps(result | {"recipe": recipe}))
+    page = write_page([folder], tmp_path / "page.html").read_text()
+    assert "held-out training classes; metrics in %" in page and "never seen in training" not in page
+    assert "norms of held-out training classes: density" in page and "norms of test images" not in page
+
+
+def test_a_run_without_the_probe_is_compared_by_what_both_have(tmp_path):
+    plain, sec = write_run(tmp_path / "plain", 0.5, 0, eta="0.0"), write_run(tmp_path / "sec", 0.6, 1)
+    for folder, last in ((plain, {"knn": 0.5}), (sec, {"knn": 0.6, "probe_top1": 0.7})):
+        result = json.loads((folder / "result.json").read_text())
+        (folder / "result.json").write_text(json.dumps(result | {"last": last, "oracle": last}))
+    assert "k-NN 60.0 %, not 50.0 (+10.0 points)" in write_page([plain, sec], tmp_path / "page.html").read_text()
 
 
 def test_what_is_no_source_is_refused_in_a_line(tmp_path):
@@ -688,7 +779,7 @@ CONTRAST = """(() => {
 })()"""
 
 
-@pytest.mark.parametrize("name", ["one", "four", "two", "table", "pair", "norms", "flat"])
+@pytest.mark.parametrize("name", ["one", "four", "two", "table", "pair", "norms", "flat", "simclr", "trials"])
 def test_a_page_opens_clean_at_both_widths_and_in_both_themes(browser, pages, name):
     grounds = []
     for width in (1400, 390):

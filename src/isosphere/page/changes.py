@@ -67,12 +67,12 @@ def _change(run: Run, base: Run) -> str:
 
 
 def changed_metrics(mine: dict[str, float], theirs: dict[str, float]) -> list[str]:
-    """The first metric in percent, and the spread of the norms evaluated, where both have them."""
+    """The first metric of both in percent, and the spread of the norms evaluated, where both have it."""
     told = []
-    for name, title in list(metric_names([mine]).items())[:1]:
-        if name in theirs:
-            points = 100 * (mine[name] - theirs[name])
-            told.append(f"{title} {percent(mine[name])} %, not {percent(theirs[name])} ({points:+.1f} points)")
+    shared = {name: title for name, title in metric_names([mine]).items() if name in theirs}
+    for name, title in list(shared.items())[:1]:
+        points = 100 * (mine[name] - theirs[name])
+        told.append(f"{title} {percent(mine[name])} %, not {percent(theirs[name])} ({points:+.1f} points)")
     if "norm_cv" in mine and "norm_cv" in theirs:
         told.append(f"spread of the norms (c.v.) {number(mine['norm_cv'])}, not {number(theirs['norm_cv'])}")
     return told

@@ -25,11 +25,11 @@ def differing(recipes: Sequence[dict[str, Any]]) -> dict[str, list[str]]:
 
 
 def value_of(recipe: dict[str, Any], field: str) -> str:
-    """The value at "group.field" as text, a dash where the recipe has no such field."""
+    """The value at "group.field" as text in six digits, a dash where the recipe has no such field."""
     node: Any = recipe
     for part in field.split("."):
         node = node.get(part, "-") if isinstance(node, dict) else "-"
-    return "none" if node is None else str(node)
+    return "none" if node is None else str(float(f"{node:.6g}") if isinstance(node, float) else node)
 
 
 def learned(recipe: dict[str, Any], *but: str) -> dict[str, str]:

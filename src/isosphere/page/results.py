@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,16 +11,15 @@ from isosphere.page.changes import arm_changes
 from isosphere.page.charts import Series, interval_chart, legend, line_chart
 from isosphere.page.lines import numbers
 from isosphere.page.markup import folded, listed, note, number, percent, section, table
-from isosphere.page.metrics import metric_names
+from isosphere.page.metrics import NORMS, metric_names
 from isosphere.page.recipes import differing, learned
 from isosphere.page.sources import Results, Run
 from isosphere.recipes.tables import printed
-from isosphere.tables import PRIMARY, Difference, heading, pooled, spread
+from isosphere.tables import PRIMARY, WATCHED, Difference, columns, heading, held_out, pooled, spread
 
 Records = Sequence[dict[str, Any]]
 Styles = Mapping[str, int]  # of the arms, in their order
 RATES = ("seed", "optimiser.lr", "optimiser.backbone_lr", "optimiser.class_lr")
-HELD_OUT = "tuning trials, judged on held-out training classes; metrics in %"
 
 
 def arm_styles(runs: Sequence[Run], tables: Sequence[Results]) -> dict[str, int]:
@@ -72,9 +72,9 @@ def _natural(cell: str) -> tuple[str, float]:
 
 
 def headlines(records: Records) -> dict[str, str]:
-    """The metrics by which arms are compared; if none of the task's is known for that, its first."""
+    """The metrics by which arms are compared, the headline first; a task that has none of them goes by its first."""
     metrics = metric_names([record["last"] for record in records])
-    known = {name: title for name, title in metrics.items() if name in PRIMARY}
+    known = {name: metrics[name] for name in PRIMARY if name in metrics}
     return known or dict(list(metrics.items())[:1])
 
 
@@ -88,9 +88,9 @@ def over_seeds(groups: dict[tuple[str, str], Records]) -> str:
         why = "diverged" if all("diverged" in record for record in lost) else "without numbers"
         diverged = f" ({len(lost)} {why})" if lost else ""
         shown = [spread([100 * last[name] for last in whole if name in last]) for name in metrics]
-        norms = [_mean(whole, name) for name in ("norm_mean", "norm_cv")]
+        norms = [_mean(whole, name) for name in NORMS]
         rows.append([cell, arm, f"{len(whole)}{diverged}", *shown, *norms])
-    head = ["cell", "arm", "seeds", *metrics.values(), "mean norm", "coeff. of variation"]
+    head = ["cell", "arm", "seeds", *metrics.values(), *NORMS.values()]
     told = heading(metrics, [record for found in groups.values() for record in found])
     return table(f"{told}, mean ± standard deviation over seeds", head, rows, words=2)
 
@@ -101,8 +101,8 @@ def _mean(found: Sequence[dict[str, float]], name: str) -> str:
 
 
 def means_chart(groups: dict[tuple[str, str], Records], styles: Styles) -> str:
-    """The first metric of every arm by cell: its mean, and the least and greatest of its seeds."""
-    metrics = metric_names([record["last"] for found in groups.values() for record in found])
+    """The headline of every arm by cell: its mean, and the least and greatest of its seeds."""
+    metrics = headlines([record for found in groups.values() for record in found])
     if not metrics:
         return ""
     name, title = next(iter(metrics.items()))
@@ -116,8 +116,8 @@ def means_chart(groups: dict[tuple[str, str], Records], styles: Styles) -> str:
 
 
 def rates_chart(groups: dict[tuple[str, str], Records], styles: Styles) -> str:
-    """The first metric of every arm by learning rate, where its cells differ in nothing else; seeds as a band."""
-    metrics = metric_names([record["last"] for found in groups.values() for record in found])
+    """The headline of every arm by learning rate, where its cells differ in nothing else; seeds as a band."""
+    metrics = headlines([record for found in groups.values() for record in found])
     if not metrics:
         return ""
     name, title = next(iter(metrics.items()))
@@ -183,14 +183,17 @@ def differences_chart(found: dict[str, list[Difference]], styles: Styles) -> str
 
 
 def _curves(groups: dict[tuple[str, str], Records], styles: Styles) -> str:
-    """Per cell the course of R@1, loss and norms, averaged over the seeds of an arm."""
+    """Per cell the course of what is watched, loss and norms, averaged over the seeds of an arm."""
     folds = []
     for cell in dict.fromkeys(cell for cell, _ in groups):
         its = {arm: found for (where, arm), found in groups.items() if where == cell}
+        titles = columns([dict.fromkeys(WATCHED, 0.0)])
+        watched = (_chart(f"{titles[name]} in test, %", its, styles, partial(_tested, name)) for name in WATCHED)
         charts = [
-            _chart("R@1 in test, %", its, styles, lambda r: [(t["step"], 100 * t[PRIMARY[0]]) for t in r["tests"]]),
-            _chart("training loss", its, styles, lambda r: [(line[0], line[1]) for line in r["norms"]]),
-            _chart("mean norm", its, styles, lambda r: [(line[0], line[2]) for line in r["norms"]], log=True),
+            next(filter(None, watched), ""),
+            _chart("training loss", its, styles, partial(_trained, 1)),
+            _chart("mean norm", its, styles, partial(_trained, 2), log=True),
+            _chart("variance of the norms", its, styles, partial(_trained, 3), log=True),
             _chart("coefficient of variation of the norms", its, styles, _variation),
         ]
         drawn = "".join(charts)
@@ -198,6 +201,14 @@ def _curves(groups: dict[tuple[str, str], Records], styles: Styles) -> str:
             title = f"curves of {cell}, means over seeds"
             folds.append(folded(title, f'<div class="charts">{drawn}</div>', unfolded=not folds))
     return "".join(folds)
+
+
+def _tested(metric: str, record: dict[str, Any]) -> list[tuple[float, float]]:
+    return [(test["step"], 100 * test[metric]) for test in record["tests"] if metric in test]
+
+
+def _trained(column: int, record: dict[str, Any]) -> list[tuple[float, float]]:
+    return [(line[0], line[column]) for line in record["norms"]]
 
 
 def _variation(record: dict[str, Any]) -> list[tuple[float, float]]:
@@ -244,7 +255,9 @@ def _trials(trials: Records, unfolded: bool) -> str:
         shown = [percent(trial["last"].get(name)) for name in metrics]
         rows.append([trial["cell"], trial["arm"], *shown, *found])
     head = ["cell", "arm", *metrics.values(), *fields]
-    return folded(f"{len(trials)} tuning trials", table(HELD_OUT, head, rows, words=2), unfolded)
+    judged = " or ".join(dict.fromkeys(filter(None, (held_out(trial["recipe"]) for trial in trials))))
+    told = "tuning trials" + f", judged on {judged}" * bool(judged) + "; metrics in %"
+    return folded(f"{len(trials)} tuning trials", table(told, head, rows, words=2), unfolded)
 
 
 def _printed(name: str, groups: dict[tuple[str, str], Records]) -> str:

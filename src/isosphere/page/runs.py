@@ -50,7 +50,8 @@ def metrics_section(runs: Sequence[Run]) -> str:
     watched = [run.name for run in runs if run.watched]
     if 0 < len(watched) < len(runs):
         told.append(f"{', '.join(watched)}: {LAST_BATCH}")
-    found = [{"last": run.last, "tested": run.about.get("tested")} for run in runs if not run.watched]
+    found = [run for run in runs if not run.watched]
+    found = [{"last": run.last, "tested": run.about.get("tested"), "recipe": run.recipe} for run in found]
     if not metrics:  # images without labels: those of an unfinished run are what the others' are
         found = [one for one in found if one["tested"]] or found
     title = LAST_BATCH if len(watched) == len(runs) else heading(metrics, found)

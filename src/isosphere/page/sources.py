@@ -13,6 +13,7 @@ import numpy as np
 
 from isosphere.page.lines import missing_of, numbers, read_lines
 from isosphere.recipes import RecipeError, options, schema
+from isosphere.tables import held_out
 
 UNREADABLE = (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile)
 RUN_FILES = ("recipe.json", "run.json", "metrics.jsonl", "result.json")
@@ -57,9 +58,9 @@ class Run:
 
     @property
     def images(self) -> str:
-        """What was embedded at the end: test images, but without labels to test with those trained on."""
+        """What was embedded at the end: test images, but of a trial held-out ones, without labels those trained on."""
         trained = "the images trained on"
-        return trained if self.about.get("tested") == trained else "test images"
+        return held_out(self.recipe) or (trained if self.about.get("tested") == trained else "test images")
 
     def course(self, kind: str, name: str) -> list[tuple[float, float]]:
         """(step, value) of every line of a kind, as "train" or "test", that has a finite value of that name."""
