@@ -49,11 +49,6 @@ def test_norms_are_told_by_mean_and_variance_beside_the_metrics():
         assert head[-5:-3] == ["norm", "variance"] and row[-3:-1] == told
 
 
-def test_the_probe_comes_before_what_is_watched():
-    text = shown(seeds_table([simclr_record("sec", 0, 0.5)]))
-    assert text.index("probe top-1") < text.index("top-5") < text.index("k-NN")
-
-
 def test_the_oracle_says_of_which_metric_it_is_and_is_the_probes_for_simclr():
     oracles = {"oracle probe top-1,": simclr_record("sec", 0, 0.5), "oracle R@1,": record("a", "sec", 0, 0.5)}
     oracles["oracle R@1,"]["tests"] = [{"recall@1": 0.54}, {"recall@1": 0.5}]

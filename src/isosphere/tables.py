@@ -16,7 +16,8 @@ OTHERS = {
     "map@r": "MAP@R", "nmi": "NMI", "f1": "F1",
     "accuracy": "accuracy", "lfw": "LFW", "lfw_dev": "LFW view 1", "agedb_30": "AgeDB-30",
     "cfp_fp": "CFP-FP", "cfp_ff": "CFP-FF",
-    "probe_top1": "probe top-1", "probe_top5": "top-5", "probe_best_top1": "best top-1, picked on test", "knn": "k-NN",
+    "knn": "k-NN", "probe_top1": "probe top-1", "probe_top5": "top-5",
+    "probe_best_top1": "best top-1, picked on test",
 }  # fmt: skip
 NORMS = {"norm_mean": "norm", "norm_variance": "variance"}
 FACES = {"auc": "AUC", "tar@0.01": "TAR at\nFAR 1 %", "norm_auroc": "norm\nAUROC"}  # of pairs
