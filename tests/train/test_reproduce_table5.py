@@ -83,6 +83,8 @@ def test_arms_are_tuned_on_training_images_and_measured_on_test_images(cifar10, 
     assert finals["l2reg"]["constraint"]["eta"] == arms["l2reg"].constraint.eta
 
     # Records tell norms over training, k-NN's course and the probe, and no path.
+    assert {record["tested"] for record in held["trials"]} == {"held-out training images, not trained on"}
+    assert {record["tested"] for record in held["runs"]} == {"test images, not trained on"}
     for record in held["trials"] + held["runs"]:
         assert MEASURED <= record["last"].keys()
         assert [step for step, _, mean, variance in record["norms"] if mean > 0 and variance > 0] == [1, 2, 3]

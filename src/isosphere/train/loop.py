@@ -56,6 +56,8 @@ def train(run: Run, folder: Path, resume: bool = False) -> dict[str, Any]:
         seconds = run.seconds + time.monotonic() - run.started
         views = run.views
         tested = exams.tested(views.exam, views.train.classes, len(views.train))
+        if getattr(recipe.data, "held_out", 0):
+            tested = tested.replace("test ", "held-out training ", 1)
         return journal.result(last, seconds, views.exam.headline, tested, views.deviation) if journal.active else {}
 
 
