@@ -28,6 +28,22 @@ def test_images_in_raw_embeddings_out(backbone, head):
     assert (embeddings.norm(dim=1) - 1).abs().max() > 1e-3, "not normalised"
 
 
+@pytest.mark.parametrize("backbone", ["vit_tiny_patch16_224", "timm/mixer_s32_224"])
+def test_a_backbone_of_one_size_is_made_for_the_images(backbone):
+    images = torch.randint(0, 256, (2, 3, 96, 96), dtype=torch.uint8)
+    assert build_embedder(backbone, dim=8, size=96)(images).shape == (2, 8)
+    with pytest.raises(AssertionError, match="doesn't match model"):
+        build_embedder(backbone, dim=8)(images)
+
+
+def test_a_backbone_of_any_size_is_what_it_is_without_one():
+    built = []
+    for size in (96, None):
+        torch.manual_seed(0)
+        built.append(build_backbone("timm/resnet10t", size)[0].state_dict())
+    assert all(torch.equal(value, built[1][name]) for name, value in built[0].items())
+
+
 @pytest.mark.parametrize("decayed", [False, True])
 def test_learning_rates_and_weight_decay_by_group(decayed):
     model = build_embedder("small_cnn", dim=8)

@@ -96,12 +96,14 @@ def build_embedder(
     weights: str | None = None,
     freeze_bn: bool = False,
     preprocessing: str | None = None,
+    size: int | None = None,
 ) -> Embedder:
     """An `Embedder` from a backbone's name (ours, timm's or torchvision's) and, if given, a local weight file.
 
-    `preprocessing` is a data set's whose mean and std are to be taken instead of the backbone's own.
+    `preprocessing` is a data set's whose mean and std are to be taken instead of the backbone's own, `size` the side of
+    the images in pixels, for those backbones that are made for one size.
     """
-    network, features, own, classifier = build_backbone(backbone)
+    network, features, own, classifier = build_backbone(backbone, size)
     if preprocessing is not None and preprocessing not in PREPROCESSINGS:
         raise ValueError(f"preprocessing is {', '.join(PREPROCESSINGS)} or None, not {preprocessing!r}")
     if weights is not None:
@@ -111,7 +113,7 @@ def build_embedder(
     return Embedder(network, features, PREPROCESSINGS.get(preprocessing, own), head, dim)
 
 
-def build_backbone(name: str) -> tuple[nn.Module, int, Preprocessing, str]:
+def build_backbone(name: str, size: int | None = None) -> tuple[nn.Module, int, Preprocessing, str]:
     """(network giving pooled features, their number, preprocessing, name of the classifier that was left out)."""
     if name in OURS:
         network = OURS[name]()
@@ -121,7 +123,7 @@ def build_backbone(name: str) -> tuple[nn.Module, int, Preprocessing, str]:
     import torchvision.models
 
     if library in ("", "timm") and timm.is_model(plain):
-        network = timm.create_model(plain, num_classes=0)
+        network = _timm_network(plain, size)
         settings = network.pretrained_cfg
         preprocessing = Preprocessing(mean=tuple(settings["mean"]), std=tuple(settings["std"]))
         features = getattr(network, "head_hidden_size", None) or network.num_features
@@ -142,6 +144,19 @@ def build_backbone(name: str) -> tuple[nn.Module, int, Preprocessing, str]:
     raise ValueError(
         f"no backbone {name!r} in timm or torchvision" + (f"; did you mean {', '.join(near)}?" if near else "")
     )
+
+
+def _timm_network(name: str, size: int | None) -> nn.Module:
+    """timm's network without its classifier; one that asks for the images' size, as transformers do, is told it."""
+    import timm
+
+    if size is not None:
+        try:
+            return timm.create_model(name, num_classes=0, img_size=size)
+        except TypeError as error:
+            if "img_size" not in str(error):
+                raise
+    return timm.create_model(name, num_classes=0)
 
 
 def load_backbone(network: nn.Module, path: str, classifier: str) -> None:
