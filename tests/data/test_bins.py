@@ -28,6 +28,10 @@ def png(pixels: np.ndarray) -> bytes:
 ENCODED = [png(image) for image in pictures(6)]
 EXPECTED = torch.from_numpy(np.stack(pictures(6))).permute(0, 3, 1, 2)
 SAME = [True, False, True]
+TRUTHS = [SAME, tuple(SAME), list(map(int, SAME)), np.array(SAME), np.array(SAME)[:, None], np.array(SAME)[::-1][::-1]]
+TRUTHS += [list(map(kind, SAME)) for kind in (np.bool_, np.uint8, np.int8, np.int32, np.int64, np.uint64)]
+TRUTHS += [np.array(SAME, dtype=kind) for kind in ("u1", "i1", "i2", "<i4", ">i4", "<i8", ">i8", "u8")]
+TRUTHS += [list(np.array(SAME, dtype=">i4")), np.repeat(SAME, 2)[::2]]  # the last is not contiguous
 
 
 def check(path: Path) -> None:
@@ -40,7 +44,7 @@ def test_packs_of_python_3(tmp_path: Path, protocol: int) -> None:
     arrays = [np.frombuffer(data, np.uint8) for data in ENCODED]
     columns = [array.reshape(-1, 1).copy() for array in arrays]  # as OpenCV encodes
     for images in (ENCODED, arrays, columns):
-        for same in (SAME, list(map(np.bool_, SAME)), list(map(int, SAME))):
+        for same in TRUTHS:
             (tmp_path / "a.bin").write_bytes(pickle.dumps((images, same), protocol=protocol))
             check(tmp_path / "a.bin")
     (tmp_path / "a.bin").write_bytes(pickle.dumps([ENCODED, SAME], protocol=protocol))
@@ -106,6 +110,7 @@ def test_a_malicious_pack_is_refused_by_name(tmp_path: Path, protocol: int, kind
         (pickle.dumps({"a": 1}), "opcode EMPTY_DICT"),
         (b"\x80\x04\x8c\x05numpy\x8c\x0ccore.os.link\x93.", "asks for numpy.core.os.link"),
         (pickle.dumps(([np.zeros(3)], SAME), protocol=2), "an array of the type 'f8'"),
+        (pickle.dumps((ENCODED, [open, False, True]), protocol=2), "asks for (io|_io).open"),
         (pickle.dumps(([np.array([open], dtype=object)], SAME), protocol=2), "asks for (io|_io).open"),
     ],
 )
@@ -145,13 +150,43 @@ def test_a_name_from_the_stack_is_known_before_it_is_asked_for(tmp_path: Path, m
         read_bin(tmp_path / "a.bin")
 
 
-@pytest.mark.parametrize("kind", [int, np.uint8, np.bool_])
+@pytest.mark.parametrize("protocol", [0, 2, 5])
+@pytest.mark.parametrize(
+    "content, told",
+    [
+        ((ENCODED, np.array(SAME, dtype=object)), "an array of Python objects; truth values must be bool or int"),
+        ((np.array(ENCODED, dtype=object), SAME), "an array of Python objects; truth values must be bool or int"),
+        ((ENCODED, np.array(SAME, dtype=float)), "it has an array of the type 'f8'; truth values must be bool or int"),
+        ((ENCODED, [1.0, 0.0, 1.0]), "one of its truth values is a value of the type float$"),
+        ((ENCODED, [True, None, False]), "one of its truth values is a value of the type NoneType$"),
+        ((ENCODED, [np.array([1]), 0, 0]), "one of its truth values is an array of the type 'i8'$"),
+        ((ENCODED, None), "its truth values are a value of the type NoneType, not a list$"),
+        ((ENCODED, 1), "its truth values are a value of the type int, not a list$"),
+        ((np.zeros((6, 9), np.uint8), SAME), "its images are an array of the type 'u1', not a list$"),
+        (([np.zeros(9, np.int32)] * 6, SAME), "one of its images is an array of the type 'i4'$"),
+        (([[ENCODED[0]]] * 6, SAME), "one of its images is a list of 1$"),
+        ((ENCODED, SAME, SAME), "it holds a tuple of 3, not images and truth values$"),
+        (np.array(SAME), "it holds an array of the type 'b1', not images and truth values$"),
+        ((ENCODED, np.array([], dtype=bool)), "but 6 images and 0 truth values$"),
+    ],
+)
+def test_what_is_harmless_and_no_pack_is_told_plainly(tmp_path: Path, protocol: int, content, told: str) -> None:
+    (tmp_path / "a.bin").write_bytes(pickle.dumps(content, protocol=protocol))
+    with pytest.raises(ValueError, match=f"a.bin is not a pack of face pairs: .*{told}") as caught:
+        read_bin(tmp_path / "a.bin")
+    assert "malicious" not in str(caught.value) and "_Array" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", [int, np.uint8, np.int64, np.bool_])
 def test_truth_values_are_0_and_1_alone(tmp_path: Path, kind: type) -> None:
     for wrong in (-1, 2, 255)[kind is np.uint8 :]:
         (tmp_path / "a.bin").write_bytes(pickle.dumps((ENCODED, [kind(1), kind(0), kind(wrong)])))
         if kind is np.bool_:  # whatever is true is 1
             assert read_bin(tmp_path / "a.bin")[1].tolist() == [True, False, True]
         else:
+            with pytest.raises(ValueError, match=rf"a.bin is not .*calls a pair {wrong}; one person must be 1 or True"):
+                read_bin(tmp_path / "a.bin")
+            (tmp_path / "a.bin").write_bytes(pickle.dumps((ENCODED, np.array([1, 0, wrong], dtype=kind))))
             with pytest.raises(ValueError, match=rf"a.bin is not .*calls a pair {wrong}; one person must be 1 or True"):
                 read_bin(tmp_path / "a.bin")
 
@@ -162,7 +197,7 @@ def test_other_contents_and_damage(tmp_path: Path) -> None:
     for data, told in (
         (pickle.dumps((ENCODED[:5], SAME)), "does not hold two encoded images for each"),
         (pickle.dumps(([], [])), "does not hold two encoded images for each"),
-        (pickle.dumps(((1, 2), [True])), "does not hold two encoded images for each"),
+        (pickle.dumps(((1, 2), [True])), "one of its images is a value of the type int"),
         (pickle.dumps(ENCODED), "is not a pack of face pairs"),
         (whole[: len(whole) // 2], "or it is damaged"),
         (b"", "or it is damaged"),
@@ -173,6 +208,6 @@ def test_other_contents_and_damage(tmp_path: Path) -> None:
         (tmp_path / "a.bin").write_bytes(data)
         with pytest.raises(ValueError, match=told) as error:
             read_bin(tmp_path / "a.bin")
-        assert "a.bin" in str(error.value)
+        assert "a.bin" in str(error.value) and "BytesIO" not in str(error.value)
     with pytest.raises(ValueError, match="none.bin is not a file"):
         read_bin(tmp_path / "none.bin")

@@ -2,7 +2,8 @@
 
 A pickle can run anything. So a pack is read twice: first its opcodes are looked through, and none is obeyed before all
 of them are known to be harmless; then it is loaded with stand-ins for the few names that packs contain, whether written
-by Python 2 or 3, with images as bytes or as numpy's arrays. Neither numpy nor any other module is called.
+by Python 2 or 3, with images as bytes or as numpy's arrays, and with truth values as bool or int, numpy's ones or an
+array of these. Neither numpy nor any other module is called.
 """
 
 import io
@@ -23,6 +24,10 @@ class ForeignPickle(Exception):
     """Something in a pickle that no pack of faces contains."""
 
 
+class ForeignType(Exception):
+    """Harmless, but neither an image nor a truth value."""
+
+
 def read_bin(path: str | Path, workers: int = 8) -> tuple[Tensor, Tensor]:
     """The pixels of all images, uint8 (2P, 3, H, W), a pair side by side, and whether it is one person, bool (P,)."""
     from rich.progress import track
@@ -34,15 +39,16 @@ def read_bin(path: str | Path, workers: int = 8) -> tuple[Tensor, Tensor]:
 
     def pixels(place: int) -> Tensor | UnreadableImage:
         try:
-            return decode(io.BytesIO(encoded[place]))
+            return decode(io.BytesIO(encoded[place]), f"{place} of {path.name}")
         except UnreadableImage as error:
-            return UnreadableImage(f"{place} of {path.name}", error.reason)
+            return error
 
     with ThreadPoolExecutor(workers) as pool:  # threads are enough: PIL decodes without the interpreter's lock
         found = list(track(pool.map(pixels, range(len(encoded))), "reading faces", len(encoded), transient=True))
     failures = [str(image) for image in found if isinstance(image, UnreadableImage)]
     if failures:
-        raise ValueError(f"{path}: {len(failures)} of {len(found)} images are unreadable: {some(failures)}")
+        told = f"{len(failures)} of {len(found)} images are unreadable: {some(failures)}"
+        raise ValueError(f"{path}: {told}; a pack must be whole, copy it again")
     sizes = sorted({tuple(image.shape[1:]) for image in found})
     if len(sizes) > 1:
         raise ValueError(f"{path} has images of {len(sizes)} sizes, such as {sizes[0]} and {sizes[1]}; they must agree")
@@ -55,15 +61,27 @@ def _contents(path: Path) -> tuple[list[bytes], list[bool]]:
         with open(path, "rb") as file:
             _judge((opcode.name, argument) for opcode, argument, _ in pickletools.genops(file))
             file.seek(0)
-            images, same = _Unpickler(file, encoding="bytes").load()  # Python 2's text was bytes, and is bytes here
-        images = [image.data if isinstance(image, _Array) else image for image in images]
-        fits = len(images) == 2 * len(same) > 0 and all(isinstance(image, bytes) for image in images)
-        if not fits or not all(isinstance(one, int) for one in same):
-            raise TypeError("it does not hold two encoded images for each truth value")
+            both = _Unpickler(file, encoding="bytes").load()  # Python 2's text was bytes, and is bytes here
+        if not isinstance(both, tuple | list) or len(both) != 2:
+            raise ForeignType(f"it holds {_told(both)}, not images and truth values")
+        images, same = both
+        same = same.values() if isinstance(same, _Array) else same
+        for name, values, kinds in (("images", images, (bytes, _Array)), ("truth values", same, int)):
+            if not isinstance(values, tuple | list):
+                raise ForeignType(f"its {name} are {_told(values)}, not a list")
+            for value in values:
+                if not isinstance(value, kinds):
+                    raise ForeignType(f"one of its {name} is {_told(value)}")
+        if not len(images) == 2 * len(same) > 0:
+            told = f"{len(images)} images and {len(same)} truth values"
+            raise ForeignType(f"it does not hold two encoded images for each truth value, but {told}")
         if not set(same) <= {0, 1}:
             raise ValueError(f"it calls a pair {min(set(same) - {0, 1})}; one person must be 1 or True, two 0 or False")
+        images = [image.encoded() if isinstance(image, _Array) else image for image in images]
     except ForeignPickle as error:
         raise ValueError(f"{path} is not a pack of face pairs: {error}; it may be malicious, do not use it") from None
+    except ForeignType as error:
+        raise ValueError(f"{path} is not a pack of face pairs: {error}") from None
     except Exception as error:  # a damaged pickle raises almost anything
         raise ValueError(f"{path} is not a pack of face pairs, or it is damaged: {error}") from error
     return images, list(map(bool, same))
@@ -97,24 +115,44 @@ class _Unpickler(pickle.Unpickler):
 
 
 class _Type:
-    """Stands for numpy's dtype: bytes or truth values."""
+    """Stands for numpy's dtype, of truth values or integers: b1, u1, i8 and the like."""
 
     def __init__(self, code: str | bytes, *rest: object) -> None:
-        if code not in ("u1", b"u1", "b1", b"b1"):
-            raise ForeignPickle(f"it has an array of the type {code!r}")
+        self.code, self.order = code.decode() if isinstance(code, bytes) else code, "little"
+        if self.code not in TYPES:
+            kind = "Python objects" if str(self.code).startswith("O") else f"the type {self.code!r}"
+            raise ForeignType(f"it has an array of {kind}; truth values must be bool or int, and images bytes")
 
     def __setstate__(self, state: tuple) -> None:
-        """Byte order and the like, which bytes do not have."""
+        """Of the state only the order of the bytes matters."""
+        self.order = "big" if state[1] in (">", b">") else "little"
+
+    def values(self, data: bytes) -> list[int]:
+        """The numbers that these bytes are; whatever is a true bool is 1."""
+        size = int(self.code[1])
+        if len(data) % size:
+            raise ValueError(f"{len(data)} bytes are no array of the type {self.code!r}")
+        signed, parts = self.code[0] == "i", (data[at : at + size] for at in range(0, len(data), size))
+        found = [int.from_bytes(part, self.order, signed=signed) for part in parts]
+        return [int(value != 0) for value in found] if self.code[0] == "b" else found
 
 
 class _Array:
-    """Stands for numpy's array: `data` are its bytes."""
+    """Stands for numpy's array: its bytes and their type."""
 
     def __init__(self, *rest: object) -> None:
-        self.data = b""
+        self.data, self.kind = b"", None
 
     def __setstate__(self, state: tuple) -> None:
-        self.data = state[4]
+        self.kind, self.data = state[2], state[4]
+
+    def values(self) -> list[int]:
+        return self.kind.values(self.data)
+
+    def encoded(self) -> bytes:
+        if self.kind.code != "u1":
+            raise ForeignType(f"one of its images is {_told(self)}")
+        return self.data
 
 
 def _bytes(text: str = "", encoding: str = "latin1") -> bytes:
@@ -122,12 +160,23 @@ def _bytes(text: str = "", encoding: str = "latin1") -> bytes:
     return text.encode("latin1")
 
 
-def _buffer(data: bytearray, *rest: object) -> bytes:
-    return bytes(data)
+def _buffer(data: bytes | bytearray, kind: _Type, *rest: object) -> _Array:
+    array = _Array()
+    array.__setstate__((1, (), kind, False, bytes(data)))
+    return array
 
 
 def _truth(kind: _Type, data: bytes) -> int:
-    return ord(data)
+    (value,) = kind.values(data)
+    return value
+
+
+def _told(value: object) -> str:
+    """What was found, in words."""
+    if isinstance(value, _Array):
+        return f"an array of the type {value.kind.code!r}"
+    name = type(value).__name__
+    return f"a {name} of {len(value)}" if isinstance(value, tuple | list) else f"a value of the type {name}"
 
 
 def _admitted(name: str) -> object:
@@ -136,6 +185,7 @@ def _admitted(name: str) -> object:
     return ADMITTED[name]
 
 
+TYPES = {"b1", *(f"{sign}{size}" for sign in "iu" for size in (1, 2, 4, 8))}
 ADMITTED = {
     "numpy.ndarray": _Array,
     "numpy.dtype": _Type,
@@ -149,7 +199,7 @@ for _package in ("numpy.core", "numpy._core"):  # before and since numpy 2
     ADMITTED[f"{_package}.multiarray.scalar"] = _truth
 OPCODES = set(
     """PROTO FRAME STOP MARK POP TUPLE TUPLE1 TUPLE2 TUPLE3 EMPTY_TUPLE LIST EMPTY_LIST APPEND APPENDS NONE NEWTRUE
-    NEWFALSE INT BININT BININT1 BININT2 LONG LONG1 STRING BINSTRING SHORT_BINSTRING BINBYTES SHORT_BINBYTES BINBYTES8
-    BYTEARRAY8 UNICODE BINUNICODE SHORT_BINUNICODE PUT BINPUT LONG_BINPUT MEMOIZE GET BINGET LONG_BINGET GLOBAL
-    STACK_GLOBAL REDUCE BUILD""".split()
+    NEWFALSE INT BININT BININT1 BININT2 LONG LONG1 FLOAT BINFLOAT STRING BINSTRING SHORT_BINSTRING BINBYTES
+    SHORT_BINBYTES BINBYTES8 BYTEARRAY8 UNICODE BINUNICODE SHORT_BINUNICODE PUT BINPUT LONG_BINPUT MEMOIZE GET BINGET
+    LONG_BINGET GLOBAL STACK_GLOBAL REDUCE BUILD""".split()
 )

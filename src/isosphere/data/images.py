@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import torch
@@ -29,10 +30,10 @@ class UnreadableImage(ValueError):
         return f"cannot read the image {self.path}: {self.reason}"
 
 
-def decode(path: str | Path) -> Tensor:
-    """An image file as RGB, uint8 (3, H, W), upright by its EXIF orientation."""
+def decode(file: str | Path | BinaryIO, name: str = "") -> Tensor:
+    """An image file as RGB, uint8 (3, H, W), upright by its EXIF orientation; one in memory is told by `name`."""
     try:
-        with Image.open(path) as opened:
+        with Image.open(file) as opened:
             image = ImageOps.exif_transpose(opened)
         if image.mode.startswith("I"):  # 16-bit grey: PIL's own conversion would clip it to white
             image = Image.fromarray((np.asarray(image).astype(np.int64) >> 8).clip(0, 255).astype(np.uint8))
@@ -40,7 +41,8 @@ def decode(path: str | Path) -> Tensor:
             image = image.convert("RGBA")
         return torch.from_numpy(np.array(image.convert("RGB"))).permute(2, 0, 1).contiguous()
     except Exception as error:  # on damaged files PIL raises almost anything
-        raise UnreadableImage(str(path), f"{type(error).__name__}: {error}") from error
+        reason = str(error).replace(repr(file), repr(name)) if name else error
+        raise UnreadableImage(name or str(file), f"{type(error).__name__}: {reason}") from error
 
 
 class ImageSet:
