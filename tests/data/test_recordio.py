@@ -117,7 +117,7 @@ def test_records_that_contain_the_magic_number_come_in_parts(tmp_path: Path) -> 
     assert [file.read(place) for place in range(5)] == data
     words = struct.unpack_from("<II", (tmp_path / "parts.rec").read_bytes())
     assert words[1] >> 29 == 1  # else this would prove nothing
-    written([(0, data[0])], tmp_path / "one.rec")
+    written([(0, data[0]), (1, data[0])], tmp_path / "one.rec")  # where it ends is known, too
     assert torch.equal(RecordSet.pair(tmp_path / "one.rec")[0], torch.from_numpy(pictures(1)[0]).permute(2, 0, 1))
 
 
@@ -137,7 +137,8 @@ def test_a_file_that_is_cut_off_is_named_with_its_record(plain: RecordSet, tmp_p
     whole, begins = (tmp_path / "train.rec").read_bytes(), plain.file.offsets
     index, lines = tmp_path / "train.idx", (tmp_path / "train.idx").read_text().splitlines(keepends=True)
     for length, key, count in (
-        (len(whole) - 40, 2, 5), (begins[5] + 10, 2, 5), (begins[5], 2, 5), (begins[5] - 5, "[24]", 4), (30, r"\d", 0)
+        (len(whole) - 40, 2, 5), (begins[5] + 10, 2, 5), (begins[5], 2, 5), (begins[5] - 5, 4, 4),
+        (begins[2] - 5, 0, 1), (begins[2] + 40, 1, 2), (30, 3, 0),
     ):  # fmt: skip
         (tmp_path / "train.rec").write_bytes(whole[:length])
         for order in (lines, lines[::-1]):  # records need not lie in the order of the index
@@ -145,6 +146,55 @@ def test_a_file_that_is_cut_off_is_named_with_its_record(plain: RecordSet, tmp_p
             told = rf"train.rec: record {key} at byte \d+: the file ends at byte {length}, cut off after {count} of 6"
             with pytest.raises(ValueError, match=f"{told} records; copy it again$"):
                 RecordSet.pair(tmp_path)
+
+
+def test_a_record_that_lacks_its_filling_alone_is_whole(tmp_path: Path) -> None:
+    """Then it is the next one that is named."""
+    records = [(key, packed(png(pictures(1)[0]) + b"." * key, 1.0)) for key in range(5)]
+    written(records, tmp_path / "train.rec")
+    whole, begins = (tmp_path / "train.rec").read_bytes(), RecordFile(tmp_path / "train.rec").offsets
+    place = next(place for place in range(1, 5) if len(records[place - 1][1]) % 4 == 2)
+    (tmp_path / "train.rec").write_bytes(whole[: begins[place] - 2])
+    with pytest.raises(ValueError, match=f"record {place} at byte {begins[place]}: .* cut off after {place} of 5"):
+        RecordSet.pair(tmp_path)
+
+
+def test_a_length_that_is_damaged_is_not_called_a_cut(plain: RecordSet, tmp_path: Path) -> None:
+    data = bytearray((tmp_path / "train.rec").read_bytes())
+    struct.pack_into("<I", data, int(plain.file.offsets[2]) + 4, 1 << 28)
+    (tmp_path / "train.rec").write_bytes(data)
+    with pytest.raises(ValueError, match=r"record 1 at byte \d+: .* its length reaches beyond the file's end"):
+        RecordSet.pair(tmp_path)
+
+
+def test_an_index_that_is_cut_off_is_refused(plain: RecordSet, tmp_path: Path) -> None:
+    index, size, begins = tmp_path / "train.idx", (tmp_path / "train.rec").stat().st_size, plain.file.offsets
+    lines = index.read_text().splitlines(keepends=True)
+    for kept, one, other, found in (
+        (lines[:2], begins[2], size, "none"),
+        (lines[2:], 0, begins[2], "none"),
+        (lines[:3] + lines[4:], begins[3], begins[4], "none"),
+        ([*lines, lines[-1]], begins[5], size, "two"),
+    ):
+        index.write_text("".join(kept[::-1]))  # in any order
+        told = f"train.idx lists {len(kept)} records, but bytes {one} to {other} of train.rec are in {found} of them"
+        with pytest.raises(ValueError, match=f"{told}; copy both again$"):
+            RecordSet.pair(tmp_path)
+
+
+def test_an_index_of_insightface_has_as_many_records_as_the_first_tells(tmp_path: Path) -> None:
+    images = [(i, packed(png(pixels), LABELS[i - 1])) for i, pixels in enumerate(pictures(6), start=1)]
+    ranges = [(7 + i, packed(b"", span)) for i, span in enumerate(([1.0, 3.0], [3.0, 6.0], [6.0, 7.0]))]
+    written([(0, packed(b"", [7.0, 10.0])), *images, *ranges], tmp_path / "train.rec")
+    lines = (tmp_path / "train.idx").read_text().splitlines(keepends=True)
+    for kept in (lines[:3], lines[:9], [*lines, lines[-1]]):
+        (tmp_path / "train.idx").write_text("".join(kept))
+        told = f"train.idx lists {len(kept)} records, but record 0 of train.rec tells of 10; copy both again"
+        with pytest.raises(ValueError, match=told):
+            RecordSet.pair(tmp_path)
+    (tmp_path / "train.idx").write_text("".join(lines[1:4]))  # without record 0
+    with pytest.raises(ValueError, match="train.idx lists 3 records, but bytes 0 to 40 of train.rec are in none"):
+        RecordSet.pair(tmp_path)
 
 
 def test_an_index_of_another_file_is_refused(plain: RecordSet, tmp_path: Path) -> None:
@@ -155,6 +205,9 @@ def test_an_index_of_another_file_is_refused(plain: RecordSet, tmp_path: Path) -
         RecordSet.pair(tmp_path)
     index.write_text("\n".join([*lines[:2], "1\tten"]))
     with pytest.raises(ValueError, match="train.idx is not an index of records: .*ten"):
+        RecordSet.pair(tmp_path)
+    index.write_text("\n".join([*lines[:2], "1\t-8", *lines[3:]]))
+    with pytest.raises(ValueError, match="record 1 at byte -8: no record begins there; .rec and .idx disagree"):
         RecordSet.pair(tmp_path)
     index.write_text("1\n2\n")
     with pytest.raises(ValueError, match="train.idx is not an index of records: a line must hold"):
@@ -187,8 +240,9 @@ def test_damaged_images_are_named_by_record(tmp_path: Path, workers: int) -> Non
         images[3]
     feed = loader(images, OrderedBatches(4, 1), None, range(4), workers=workers)
     assert next(feed).labels.tolist() == [0]
-    with pytest.raises(UnreadableImage, match="a.rec record 1: "):
+    with pytest.raises(UnreadableImage, match="a.rec record 1: .*a.rec record 1") as caught:
         next(feed)
+    assert "BytesIO" not in str(caught.value) and "0x" not in str(caught.value)
     with pytest.warns(UserWarning, match="2 of 4 images are unreadable"):
         kept = readable_images(images, skip_unreadable=True)
     assert len(kept) == 2 and kept.deviation.startswith("2 of 4 images are unreadable") and images.deviation == ""

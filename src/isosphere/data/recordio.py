@@ -3,8 +3,9 @@
 A record is a magic number, a word with the length of its bytes (29 bits) and their part (3 bits: 0 is a whole record,
 1, 2, 3 the first, a middle and the last part), and the bytes, filled up to a multiple of four. Writers cut a record
 where the magic number itself occurs in it. The bytes are a header (flag, label, two ids, then `flag` more labels) and
-an encoded image. insightface's files begin with a record about the file and end with one about each identity: these
-have no image and are passed over, as every image carries its label.
+an encoded image. insightface's files begin with a record about the file, whose labels are the numbers of the first
+record after the images and of the first after all, and end with one about each identity: these have no image and are
+passed over, as every image carries its label.
 """
 
 import io
@@ -64,11 +65,11 @@ class RecordFile:
     def heads(self, places: np.ndarray) -> np.ndarray:
         """The beginnings of these records, HEAD (N,), each checked to be one and to end within the file."""
         offsets, size = self.offsets[places], len(self.map)
-        if offsets.min() < 0 or offsets.max() > size - 8 - HEADER.size:
-            raise ValueError(self._cut_off(places[((offsets < 0) | (offsets > size - 8 - HEADER.size)).argmax()]))
-        spans = np.minimum(offsets[:, None] + np.arange(HEAD.itemsize), size - 1)
+        if offsets.max() > size - 8 - HEADER.size:
+            raise ValueError(self._cut_off(places[offsets.argmax()]))
+        spans = np.clip(offsets[:, None] + np.arange(HEAD.itemsize), 0, size - 1)
         heads = np.frombuffer(self.map, np.uint8)[spans].view(HEAD)[:, 0]
-        foreign = heads["magic"] != MAGIC
+        foreign = (heads["magic"] != MAGIC) | (offsets < 0)
         if foreign.any():
             raise ValueError(self._damage(places[foreign.argmax()], "no record begins there; .rec and .idx disagree"))
         ends = offsets + 8 + (heads["word"] & LENGTH)
@@ -76,8 +77,31 @@ class RecordFile:
             raise ValueError(self._cut_off(places[(ends > size).argmax()]))
         return heads
 
+    def check_covered(self, words: np.ndarray) -> None:
+        """Refuse an index whose records, of which these words (M,) tell length and part, are not the whole file."""
+        order = self.offsets.argsort(kind="stable")
+        begins, words, size = self.offsets[order], words[order], len(self.map)
+        ends = begins + 8 + ((words & LENGTH).astype(np.int64) + 3) // 4 * 4
+        nexts = np.append(begins[1:], size)
+        for row in np.flatnonzero(words >> 29):  # few come in several parts
+            try:
+                ends[row] = self._parts(order[row])[1]
+            except ValueError:  # a damaged one is told when it is read
+                ends[row] = nexts[row]
+        ends, nexts = np.append(0, ends.clip(max=size)), np.append(begins[0], nexts)  # the last may not be filled up
+        (apart,) = np.nonzero(ends != nexts)
+        if len(apart):
+            one, other = ends[apart[0]], nexts[apart[0]]
+            where = f"bytes {min(one, other)} to {max(one, other)} of {self.path.name}"
+            told = f"lists {len(order)} records, but {where} are in {'none' if one < other else 'two'} of them"
+            raise ValueError(f"{self.path.with_suffix('.idx')} {told}; copy both again")
+
     def read(self, place: int) -> bytes:
         """The bytes of a record, its parts joined."""
+        return MAGIC.join(self._parts(place)[0])
+
+    def _parts(self, place: int) -> tuple[list[bytes], int]:
+        """The parts of a record, and where the next one begins."""
         parts, at, last = [], int(self.offsets[place]), False
         while not last:
             magic, word = self.map[at : at + 4], int.from_bytes(self.map[at + 4 : at + 8], "little")
@@ -87,13 +111,21 @@ class RecordFile:
             parts.append(self.map[at + 8 : at + 8 + length])
             at += 8 + (length + 3) // 4 * 4
             last = part in (0, 3)
-        return MAGIC.join(parts)
+        return parts, at
 
     def _cut_off(self, place: int) -> str:
-        size = len(self.map)
-        whole = np.count_nonzero(np.sort(self.offsets)[1:] <= size)  # those that end where another may begin
-        told = f"the file ends at byte {size}, cut off after {whole} of {len(self.offsets)} records"
-        return self._damage(place, f"{told}; copy it again")
+        """What to say if a record reaches beyond the file: the first that is not whole, as this one need not be."""
+        size, order = len(self.map), self.offsets.argsort(kind="stable")
+        whole = np.count_nonzero(self.offsets[order[1:]] <= size)  # those that end where another may begin
+        try:
+            self._parts(order[whole])
+            whole += 1  # this one lacks nothing but what fills it up
+        except ValueError:
+            pass
+        if whole == len(order):  # the file is not cut off
+            return self._damage(place, "its header or its length reaches beyond the file's end; copy it again")
+        told = f"the file ends at byte {size}, cut off after {whole} of {len(order)} records"
+        return self._damage(order[whole], f"{told}; copy it again")
 
     def _damage(self, place: int, reason: str) -> str:
         return f"{self.path}: record {self.keys[place]} at byte {self.offsets[place]}: {reason}"
@@ -117,13 +149,21 @@ class RecordSet:
         path = Path(path)
         file = RecordFile(path / "train.rec" if path.is_dir() else path)
         count = len(file.keys)
-        numbers, pictured = np.empty(count, np.float32), np.empty(count, bool)
+        numbers, pictured, words = np.empty(count, np.float32), np.empty(count, bool), np.empty(count, np.uint32)
         for start in range(0, count, CHUNK):
             part = slice(start, start + CHUNK)
             heads = file.heads(np.arange(count)[part])
             numbers[part] = np.where(heads["flag"] > 0, heads["labels"][:, 0], heads["label"])
             headers = HEADER.size + 4 * heads["flag"].astype(np.int64)
             pictured[part] = (heads["flag"] == 0) | ((heads["word"] & LENGTH) > headers)
+            words[part] = heads["word"]
+        about = np.flatnonzero((file.keys == 0) & ~pictured)[:1]
+        begin, end = file.heads(about)["labels"][0] if len(about) else (0, 0)
+        if not 1 <= begin <= end:  # no record 0 tells where the identities' records begin and end
+            file.check_covered(words)
+        elif end != np.float32(count):  # as labels are of that precision
+            told = f"record 0 of {file.path.name} tells of {end:.0f}"
+            raise ValueError(f"{file.path.with_suffix('.idx')} lists {count} records, but {told}; copy both again")
         (places,) = np.nonzero(pictured)
         numbers = numbers[places]
         if not len(places):
@@ -145,11 +185,9 @@ class RecordSet:
         try:
             data = self.file.read(place)
             flag = HEADER.unpack_from(data)[0]
-            return decode(io.BytesIO(data[HEADER.size + 4 * flag :]))
-        except UnreadableImage as error:
-            raise UnreadableImage(name, error.reason) from error
         except (ValueError, struct.error) as error:
             raise UnreadableImage(name, str(error)) from error
+        return decode(io.BytesIO(data[HEADER.size + 4 * flag :]), name)
 
     def __repr__(self) -> str:
         return f"RecordSet({len(self)} images of {len(self.classes)} classes)"
@@ -158,7 +196,9 @@ class RecordSet:
         """The images at these indices, in this order, relabelled as `ImageSet.subset` does; the file is shared."""
         kept = torch.as_tensor(indices if isinstance(indices, Tensor) else list(indices), dtype=torch.long)
         present, labels = self.labels[kept].unique(return_inverse=True)
-        return RecordSet(self.file, self.places[kept], labels, [self.classes[old] for old in present.tolist()])
+        part = RecordSet(self.file, self.places[kept], labels, [self.classes[old] for old in present.tolist()])
+        part.deviation = self.deviation
+        return part
 
     def of_classes(self, class_indices: Iterable[int]) -> "RecordSet":
         """All images of these classes, in the set's order, relabelled to 0..C-1 in the set's order of classes."""
