@@ -54,7 +54,10 @@ def test_sec_under_ddp(tmp_path):
     assert "step 100" in run(*launch, EXAMPLES / "sec_under_ddp.py", folder=tmp_path)
 
 
-@pytest.mark.parametrize("name, wanted", [("your_own_photos", "folder"), ("face_lists", "LFW CFP [CELEBA]")])
+@pytest.mark.parametrize(
+    "name, wanted",
+    [("your_own_photos", "folder"), ("face_lists", "LFW CFP [CELEBA]"), ("face_frames", "FACES OUT")],
+)
 def test_without_arguments_an_example_tells_its_usage(name, wanted, tmp_path):
     done = subprocess.run([sys.executable, EXAMPLES / f"{name}.py"], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 2 and done.stderr.startswith("usage: ") and wanted in done.stderr.splitlines()[0]
@@ -69,3 +72,23 @@ def test_your_own_photos(tmp_path):
             Image.fromarray(pixels[label, number]).save(tmp_path / "photos" / str(label) / f"{number}.png")
     assert "recall@1" in run(EXAMPLES / "your_own_photos.py", "photos", 3, folder=tmp_path)
     assert (tmp_path / "runs" / "photos-example" / "result.json").exists()
+
+
+def test_face_frames(tmp_path):
+    """Squares are where they are said to be; lists come along, points in the old frames do not."""
+    places = ("lfw/Ann/Ann_0001.jpg", "cfp/Data/Images/001/frontal/01.jpg", "celeba/images/000001.jpg")
+    for place, size in zip(places, ((250, 250), (120, 200), (200, 260)), strict=True):
+        (tmp_path / "faces" / place).parent.mkdir(parents=True)
+        Image.fromarray(np.tile(np.arange(size[1], dtype=np.uint8)[:, None, None], (1, size[0], 3))).save(
+            tmp_path / "faces" / place, quality=100
+        )
+    points = ("lfw/landmarks.txt", "cfp/Data/Fiducials/001/01.txt")
+    for name in ("lfw/singles.csv", "cfp/Protocol/Pair_list_F.txt", *points):
+        (tmp_path / "faces" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "faces" / name).write_text(name)
+    run(EXAMPLES / "face_frames.py", "faces", "out", folder=tmp_path)
+    found = {str(path.relative_to(tmp_path / "out")) for path in (tmp_path / "out").rglob("*") if path.is_file()}
+    assert found == {*places, "lfw/singles.csv", "cfp/Protocol/Pair_list_F.txt"}
+    tops = [float(np.asarray(Image.open(tmp_path / "out" / place))[0].mean()) for place in places]
+    assert tops == pytest.approx([125 + 15 - 54, 200 - 120, 130 - 20 - 40], abs=2)
+    assert all(Image.open(tmp_path / "out" / place).size == (112, 112) for place in places)
