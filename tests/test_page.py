@@ -116,6 +116,23 @@ def simclr_file(path: Path, finals: bool = True) -> Path:
     return path
 
 
+def faces_file(path: Path) -> Path:
+    """Table 4: two sets of pairs, identification among all distractors and one set, and what the norm foretells."""
+    runs = []
+    for arm, base in (("none", 0.7), ("sec", 0.72), ("sec-relative", 0.69)):
+        for seed in range(2):
+            recipe = options.to_dict(find("lfw-cosface" + f"-{arm}" * (arm != "none"), {"seed": str(seed)}))
+            value = base + seed / 50
+            last = {"accuracy": value, "cfp_fp": value - 0.1, "cfp_ff": value + 0.1, "rank1@singles": 0.3}
+            last |= {"rank1@1000": 0.2 + value / 4, "rank1@10000": value / 2, "rank1_norm_auroc": 1 - value}
+            for name, step in (("cfp_fp", 0.01), ("cfp_ff", 0.11)):
+                last |= {f"{name}_auc": value + step, f"{name}_tar@0.01": value / 3, f"{name}_norm_auroc": value - step}
+            last |= {"norm_mean": 3.0, "norm_variance": 0.5, "norm_cv": 0.2}
+            runs.append({"cell": "lfw-cosface", "arm": arm, "recipe": recipe, "last": last, "norms": []})
+    path.write_text(json.dumps({"trials": [], "runs": runs}))
+    return path
+
+
 def norms_file(path: Path) -> Path:
     """What NormMonitor writes in somebody's loop, of two runs: one whose norms spread, and one with SEC."""
     for spread in (0.6, 0.1):
@@ -146,6 +163,7 @@ def sources(tmp_path_factory) -> dict[str, list[Path]]:
     found = {"one": [sec], "two": [plain, sec], "four": four, "table": [table], "norms": [norms]}
     found |= {"trials": [simclr_file(folder / "table5_cifar10_backbone=resnet18_cifar.json", finals=False)]}
     found |= {"simclr": [simclr_file(folder / "table5_cifar10.json")]}
+    found |= {"faces": [faces_file(folder / "table4_lfw.json")]}
     return found | {"pair": [pair_file(folder / "pair.json")], "flat": [unlabelled(folder / "flat")]}
 
 
@@ -464,6 +482,54 @@ def test_a_table_leads_with_what_it_is_judged_by_and_draws_what_was_watched(page
     assert drawn(page)["R@1 in test, %"] == courses
 
 
+def headings(page: str) -> list[list[str]]:
+    """Those of every table."""
+    rows = re.findall(r"<thead><tr>(.*?)</tr>", page.replace("\u00a0", " "))
+    return [re.findall(r"<th[^>]*>(.*?)</th>", row) for row in rows]
+
+
+def test_a_table_of_faces_is_headed_by_words_that_are_explained(pages):
+    page = pages["faces"].read_text()
+    first, second, *others = headings(page)
+    ranks = ["rank 1 of 1,000", "rank 1 of 10,000", "rank 1 among singles"]
+    assert first[2:9] == ["seeds", "accuracy", "CFP-FP", "CFP-FF", *ranks]
+    sets = ("CFP-FP", "CFP-FF")
+    told = [f"{name} {kind}" for kind in ("AUC", "TAR at FAR 1 %", "norm AUROC") for name in sets]
+    assert second == ["cell", "arm", *told, "rank 1 norm AUROC"]
+    assert not re.search("_auroc|tar@|_auc", re.search("<main.*</main>", page, re.DOTALL)[0])
+    assert "1 % of the pairs of two people" in page and "the wrong one has the lower norm; 50 is chance" in page
+    row = "".join(f'<td class="n">{value} ± {spread}</td>' for value, spread in (
+        (72.0, 1.4), (82.0, 1.4), (23.7, 0.5), (23.7, 0.5), (70.0, 1.4), (60.0, 1.4), (29.0, 1.4)
+    ))  # fmt: skip
+    assert f'<td class="w">none</td>{row}</tr>' in page
+    papers = [head for head in others if "LFW" in head]
+    assert papers and all(head[:4] == ["arm", "LFW", "AgeDB-30", "CFP-FP"] for head in papers)
+
+
+def test_differences_of_faces_are_told_of_each_set_of_rank_1_and_of_the_norm(pages):
+    page = pages["faces"].read_text()
+    rows = dict(re.findall(r'<span>sec - none</span></th><td class="w">([^<]*)</td><td class="n">([^<]*)<', page))
+    assert rows == {
+        "accuracy": "+2.0", "CFP-FP": "+2.0", "CFP-FF": "+2.0", "rank 1 of 10,000": "+1.0",
+        "CFP-FP norm AUROC": "+2.0", "CFP-FF norm AUROC": "+2.0", "rank 1 norm AUROC": "-2.0",
+    }  # fmt: skip
+    charts = re.findall(r'<figcaption>differences([^<]*)</figcaption><svg[^>]*aria-label="([^"]*)"', page)
+    assert [title.split(" in points")[0] for title, _ in charts] == ["", " of the norm&#x27;s AUROC"]
+    assert "rank 1 of 10,000, less no constraint, sec: +1.0" in charts[0][1] and "AUROC" not in charts[0][1]
+    assert charts[1][1].count("norm AUROC, less no constraint, sec: ") == 3
+
+
+def test_a_run_on_faces_is_headed_by_words_too(tmp_path):
+    folder = write_run(tmp_path / "run", 0.5, 0)
+    last = json.loads(faces_file(tmp_path / "faces.json").read_text())["runs"][0]["last"]
+    result = json.loads((folder / "result.json").read_text())
+    (folder / "result.json").write_text(json.dumps(result | {"last": last, "oracle": last}))
+    page = write_page([folder], tmp_path / "page.html").read_text()
+    first, second, *_ = headings(page)
+    assert first[2:5] == ["accuracy", "CFP-FP", "CFP-FF"] and second[:2] == ["run", "CFP-FP AUC"]
+    assert '<span>run</span></th><td class="n">71.0</td>' in page and "lower norm; 50 is chance" in page
+
+
 def test_trials_say_what_was_held_out_whatever_they_took_it_for(pages, tmp_path):
     page = pages["trials"].read_text()
     assert "tuning trials, judged on held-out training images; metrics in %" in page and "no final run has" in page
@@ -779,7 +845,7 @@ CONTRAST = """(() => {
 })()"""
 
 
-@pytest.mark.parametrize("name", ["one", "four", "two", "table", "pair", "norms", "flat", "simclr", "trials"])
+@pytest.mark.parametrize("name", ["one", "four", "two", "table", "pair", "norms", "flat", "simclr", "faces", "trials"])
 def test_a_page_opens_clean_at_both_widths_and_in_both_themes(browser, pages, name):
     grounds = []
     for width in (1400, 390):

@@ -1,5 +1,6 @@
 """Tables over seeds and pooled differences, against plain loops."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -7,7 +8,17 @@ import pytest
 from rich.console import Console
 
 from isosphere.recipes import find, options
-from isosphere.tables import comparison, differences_table, pooled, probe_table, seeds_table, show, spread
+from isosphere.recipes.tables import printed
+from isosphere.tables import (
+    comparison,
+    differences_table,
+    pooled,
+    printed_table,
+    probe_table,
+    seeds_table,
+    show,
+    spread,
+)
 
 
 def record(cell: str, arm: str, seed: int, value: float | None) -> dict:
@@ -15,8 +26,8 @@ def record(cell: str, arm: str, seed: int, value: float | None) -> dict:
     return {"cell": cell, "arm": arm, "seed": seed, "last": last}
 
 
-def shown(table) -> str:
-    console = Console(width=120, record=True, file=open("/dev/null", "w"))
+def shown(table, width: int = 120) -> str:
+    console = Console(width=width, record=True, file=open("/dev/null", "w"))
     console.print(table)
     return console.export_text()
 
@@ -123,6 +134,41 @@ def test_differences_of_rank_1_are_told_among_the_most_distractors():
     (line,) = (line for line in text.splitlines() if "rank 1 of" in line)
     assert "rank 1 of 10,315" in line and "+4.0" in line
     assert "accuracy" in text and "+2.0" in text
+
+
+def test_differences_of_faces_are_told_of_each_set_and_of_the_norm():
+    records = [face_record("none", 0, 0.85), face_record("sec", 0, 0.87)]
+    lines = [line for line in shown(differences_table(records)).splitlines() if "sec - none" in line]
+    assert dict(re.split("  +", line.strip())[1:3] for line in lines) == {
+        "accuracy": "+2.0", "CFP-FP": "+2.0", "mine": "+0.0", "rank 1 of 10,315": "+4.0", "CFP-FP norm AUROC": "+2.0",
+        "rank 1 norm AUROC": "+0.0",
+    }  # fmt: skip
+    for record in records:  # accuracy is that of the only set
+        record["last"] = {name: value for name, value in record["last"].items() if not name.startswith("mine")}
+    assert "CFP-FP  " not in shown(differences_table(records))
+
+
+def test_rank_1_among_one_set_of_distractors_is_told_by_its_name():
+    records = [face_record(arm, 0, 0.85) for arm in ("none", "sec")]
+    for record in records:
+        record["last"] |= {"rank1@singles": 0.4, "rank1@images": 0.3}
+    for table in (seeds_table(records), comparison({Path("runs/one"): {"last": records[0]["last"]}})):
+        ranks = ["rank 1 of 1,000", "rank 1 of 10,315", "rank 1 among images", "rank 1 among singles"]
+        head = next(line for line in shown(table, 300).splitlines() if "rank 1 of" in line)
+        assert [words for words in re.split("  +", head.strip()) if "rank 1" in words] == ranks
+    text = shown(differences_table(records))
+    assert "rank 1 of 10,315" in text and "among" not in text, "one set alone is fewer distractors"
+
+
+def test_what_the_paper_printed_is_headed_as_ours():
+    for table, cell, names in (
+        ("table4", "lfw-cosface", ["arm", "LFW", "AgeDB-30", "CFP-FP", "megaface@1e6"]),
+        ("table3", "cub200-ms", ["arm", "NMI", "F1", "R@1", "R@2"]),
+        ("table5", "simclr-cifar10", ["arm", "probe top-1", "top-5"]),
+    ):
+        text = shown(printed_table(*printed(table, cell), "printed"))
+        head = next(line for line in text.splitlines() if line.startswith(" arm"))
+        assert re.split("  +", head.strip())[: len(names)] == names
 
 
 def test_a_narrow_terminal_cuts_no_number(capsys, monkeypatch):

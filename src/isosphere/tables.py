@@ -1,6 +1,6 @@
 """Tables of runs: side by side, over seeds, and the pooled differences between arms; from what result files hold."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,8 @@ OTHERS = {
 NORMS = {"norm_mean": "norm", "norm_variance": "variance"}
 FACES = {"auc": "AUC", "tar@0.01": "TAR at\nFAR 1 %", "norm_auroc": "norm\nAUROC"}  # of pairs
 TELLS = "pairs told apart, and how well a low norm foretells an error (AUROC, 50 is chance); in %"
-PRIMARY = ("recall@1", "map@r", "accuracy", "probe_top1")  # of which differences are told, and of rank 1
+PAPER = {"agedb30": "agedb_30", "cfpfp": "cfp_fp", "top1": "probe_top1", "top5": "probe_top5"}  # its names -> ours
+PRIMARY = ("recall@1", "map@r", "accuracy", "probe_top1")  # of which differences are told, and more of faces
 WATCHED = ("recall@1", "accuracy", "knn")  # of which the course is told: no probe is trained on the way
 Records = list[dict[str, Any]]  # each with cell, arm, seed and last
 
@@ -74,12 +75,7 @@ def comparison(results: Mapping[Path, Mapping[str, Any]]) -> Table | Group:
 
 def _with_faces(table: Table, runs: Mapping[str, list[Mapping[str, float]]]) -> Table | Group:
     """The table, and for faces another one of what each set of pairs and identification tell beside accuracy."""
-    names = {name for found in runs.values() for one in found for name in one}
-    sets = {name: OTHERS.get(name, name) for name in own_sets(names)} | {"rank1": "rank 1"}
-    metrics = {
-        f"{name}_{kind}": f"{told}\n{heading}"
-        for kind, heading in FACES.items() for name, told in sets.items() if f"{name}_{kind}" in names
-    }  # fmt: skip
+    metrics = face_columns({name for found in runs.values() for one in found for name in one})
     if not metrics:
         return table
     headings = (table.columns[0].header, *map(escape, metrics.values()))
@@ -89,6 +85,15 @@ def _with_faces(table: Table, runs: Mapping[str, list[Mapping[str, float]]]) -> 
     for run, found in runs.items():
         more.add_row(escape(run), *[spread([100 * one[name] for one in found if name in one]) for name in metrics])
     return Group(table, more)
+
+
+def face_columns(names: Collection[str]) -> dict[str, str]:
+    """Those of the metrics that a set of pairs and identification have beside accuracy, in lines of a heading."""
+    sets = {name: OTHERS.get(name, name) for name in own_sets(names)} | {"rank1": "rank 1"}
+    return {
+        f"{name}_{kind}": f"{told}\n{heading}"
+        for kind, heading in FACES.items() for name, told in sets.items() if f"{name}_{kind}" in names
+    }  # fmt: skip
 
 
 def own_sets(names: Iterable[str]) -> list[str]:
@@ -101,10 +106,34 @@ def columns(found: list[Mapping[str, float]]) -> dict[str, str]:
     """The names of those metrics that any of them has, in order: recalls, the others, identification by rank."""
     names = {name for one in found for name in one}
     recalls = sorted(int(name.split("@")[1]) for name in names if name.startswith("recall@"))
-    ranks = sorted((name for name in names if name.startswith("rank1@")), key=lambda name: int(name.split("@")[1]))
     shown = {f"recall@{k}": f"R@{k}" for k in recalls} | {key: told for key, told in OTHERS.items() if key in names}
     shown |= {name: OTHERS.get(name, name) for name in own_sets(names)}
-    return shown | {name: f"rank 1 of {int(name.split('@')[1]):,}" for name in ranks}
+    return shown | ranks(names)
+
+
+def ranks(names: Iterable[str]) -> dict[str, str]:
+    """Identification: among so many of all distractors, by their number, then among those of one set."""
+    among = [name.removeprefix("rank1@") for name in names if name.startswith("rank1@")]
+    counts = sorted(int(one) for one in among if one.isdecimal())
+    sets = sorted(one for one in among if not one.isdecimal())
+    return {f"rank1@{n}": f"rank 1 of {n:,}" for n in counts} | {f"rank1@{one}": f"rank 1 among {one}" for one in sets}
+
+
+def compared(names: Collection[str]) -> dict[str, str]:
+    """The metrics of which differences are told: what judges a task, and of faces each set of pairs, if there are some,
+    rank 1 among the most distractors, and how well the norm foretells errors."""
+    every, sets = columns([dict.fromkeys(names, 0.0)]), own_sets(names)
+    most = [name for name in ranks(names) if name.removeprefix("rank1@").isdecimal()][-1:]
+    chosen = [*(name for name in PRIMARY if name in names), *(sets if len(sets) > 1 else ()), *most]
+    foretold = {name: told.replace("\n", " ") for name, told in face_columns(names).items() if "_norm_" in name}
+    return {name: every[name] for name in chosen} | foretold
+
+
+def paper_columns(metrics: Iterable[str]) -> list[str]:
+    """The paper's metrics as ours are headed; one that is not measured here keeps its name."""
+    ours = [PAPER.get(name, name) for name in metrics]
+    known = columns([dict.fromkeys(ours, 0.0)])
+    return [known.get(name, name) for name in ours]
 
 
 # ---------------------------------------------------------------- over seeds
@@ -167,7 +196,7 @@ def probe_table(found: Mapping[float, Mapping[str, Any]], run: str) -> Table:
 
 def printed_table(metrics: Iterable[str], rows: Mapping[str, Iterable[float]], title: str) -> Table:
     """What the paper printed, in percent, as it stands there."""
-    table = Table("arm", *metrics, title=title, box=box.SIMPLE, padding=(0, 1, 0, 0))
+    table = Table("arm", *map(escape, paper_columns(metrics)), title=title, box=box.SIMPLE, padding=(0, 1, 0, 0))
     for arm, values in rows.items():
         table.add_row(arm, *[f"{value:.2f}" for value in values])
     return table
@@ -233,21 +262,19 @@ def pooled(records: Records, metric: str, arm: str, than: str, resamples: int = 
 def differences_table(records: Records, where: str = "") -> Table:
     """All arms against no constraint, and relative SEC against SEC, pooled over cells, in points."""
     arms = list(dict.fromkeys(record["arm"] for record in records))
-    measured = {name for record in records for name in record["last"]}
-    ranks = (name for name in columns([dict.fromkeys(measured, 0.0)]) if name.startswith("rank1@"))
-    metrics = [name for name in PRIMARY if name in measured] + list(ranks)[-1:]  # among the most distractors
-    compared = [(arm, "none") for arm in arms if arm != "none"]
+    metrics = compared({name for record in records for name in record["last"]})
+    pairs = [(arm, "none") for arm in arms if arm != "none"]
     if {"sec", "sec-relative"} <= set(arms):
-        compared.append(("sec-relative", "sec"))
+        pairs.append(("sec-relative", "sec"))
     title = "paired differences in points: mean over cells, 95 % bootstrap interval over cells and seeds"
     title += f"; {escape(where)}" if where else ""
     table = Table("difference", "metric", "mean", "interval", "cells above 0", "pairs", title=title, box=box.SIMPLE)
-    for arm, than in compared:
-        for metric in metrics:
+    for arm, than in pairs:
+        table.add_section()
+        for metric, name in metrics.items():
             found = pooled(records, metric, arm, than)
             if found is not None:
                 interval = "-" if found.low is None else f"{100 * found.low:+.1f} to {100 * found.high:+.1f}"
-                name = columns([{metric: 0.0}])[metric]
                 cells = f"{found.positive} of {len(found.cells)}"
                 told = (f"{100 * found.mean:+.1f}", interval, cells, str(found.pairs))
                 table.add_row(escape(f"{arm} - {than}"), escape(name), *told)

@@ -1,11 +1,24 @@
 """Which metrics there are, and what they are called."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from isosphere.tables import PRIMARY, WATCHED, columns
+from isosphere.tables import PRIMARY, WATCHED, columns, face_columns
 
 NORMS = {"norm_mean": "mean norm", "norm_variance": "variance", "norm_cv": "coeff. of variation"}
 NO_METRIC = ("kind", "step", "not_finite", "lr_proxy_mean", "lr_proxy_cv", "radial_share", "tangential_share")
+
+
+EXPLAINED = (
+    "AUC: area under the ROC of a set of pairs. TAR at FAR 1 %: the share of pairs of one person that are accepted "
+    "where 1 % of the pairs of two people are. Norm AUROC: how often, of a wrong judgement and a right one, the wrong "
+    "one has the lower norm; 50 is chance."
+)
+
+
+def parted(metrics: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """The metrics of a first table, and what else is told of faces, for one of its own."""
+    more = {name: title for name, title in metrics.items() if name in face_columns(metrics)}
+    return {name: title for name, title in metrics.items() if name not in more}, more
 
 
 def metric_names(found: Sequence[dict[str, float]]) -> dict[str, str]:
@@ -14,5 +27,7 @@ def metric_names(found: Sequence[dict[str, float]]) -> dict[str, str]:
     known = {name: title for name, title in columns(list(found)).items() if name in present}
     merely_watched = set(WATCHED) - set(PRIMARY)
     known = dict(sorted(known.items(), key=lambda item: item[0] in merely_watched))
+    lines = face_columns(present)  # headings of several lines, which break nowhere else
+    known |= {name: title.replace(" ", "\u00a0").replace("\n", " ") for name, title in lines.items()}
     skipped = {"singletons", "r_precision", *NO_METRIC, *(n for n in present if n.startswith(("norm_", "probe_")))}
     return known | {name: name for name in present if name not in known and name not in skipped}

@@ -11,11 +11,23 @@ from isosphere.page.changes import arm_changes
 from isosphere.page.charts import Series, interval_chart, legend, line_chart
 from isosphere.page.lines import numbers
 from isosphere.page.markup import folded, listed, note, number, percent, section, table
-from isosphere.page.metrics import NORMS, metric_names
+from isosphere.page.metrics import EXPLAINED, NORMS, metric_names, parted
 from isosphere.page.recipes import differing, learned
 from isosphere.page.sources import Results, Run
 from isosphere.recipes.tables import printed
-from isosphere.tables import PRIMARY, WATCHED, Difference, columns, heading, held_out, pooled, spread
+from isosphere.tables import (
+    PRIMARY,
+    TELLS,
+    WATCHED,
+    Difference,
+    columns,
+    compared,
+    heading,
+    held_out,
+    paper_columns,
+    pooled,
+    spread,
+)
 
 Records = Sequence[dict[str, Any]]
 Styles = Mapping[str, int]  # of the arms, in their order
@@ -44,7 +56,7 @@ def results_section(results: Results, place: str, every: Styles) -> str:
         found = differences(results.runs, styles)
         parts += [listed(arm_changes(results.runs, styles)), over_seeds(groups), legend(styles), '<div class="charts">']
         parts += [rates_chart(groups, styles), means_chart(groups, styles)]
-        parts += [differences_chart(found, styles), "</div>", differences_table(found)]
+        parts += [*differences_charts(found, styles), "</div>", differences_table(found)]
         parts += [_printed(results.name, groups), _curves(groups, styles), _recipes(groups)]
     else:
         parts.append(note("This file holds tuning trials only: no final run has been made yet."))
@@ -79,20 +91,22 @@ def headlines(records: Records) -> dict[str, str]:
 
 
 def over_seeds(groups: dict[tuple[str, str], Records]) -> str:
-    """Mean ± standard deviation over the seeds of every arm of every cell."""
-    metrics = metric_names([record["last"] for found in groups.values() for record in found])
-    rows = []
+    """Mean ± standard deviation over the seeds of every arm of every cell; another table of faces."""
+    metrics, more = parted(metric_names([record["last"] for found in groups.values() for record in found]))
+    rows, others = [], []
     for (cell, arm), found in groups.items():
         whole = [record["last"] for record in found if record["last"]]
         lost = [record for record in found if not record["last"]]
         why = "diverged" if all("diverged" in record for record in lost) else "without numbers"
         diverged = f" ({len(lost)} {why})" if lost else ""
-        shown = [spread([100 * last[name] for last in whole if name in last]) for name in metrics]
+        shown = {name: spread([100 * last[name] for last in whole if name in last]) for name in (*metrics, *more)}
         norms = [_mean(whole, name) for name in NORMS]
-        rows.append([cell, arm, f"{len(whole)}{diverged}", *shown, *norms])
+        rows.append([cell, arm, f"{len(whole)}{diverged}", *[shown[name] for name in metrics], *norms])
+        others.append([cell, arm, *[shown[name] for name in more]])
     head = ["cell", "arm", "seeds", *metrics.values(), *NORMS.values()]
     told = heading(metrics, [record for found in groups.values() for record in found])
-    return table(f"{told}, mean ± standard deviation over seeds", head, rows, words=2)
+    drawn = table(f"{told}, mean ± standard deviation over seeds", head, rows, words=2)
+    return drawn + (table(TELLS, ["cell", "arm", *more.values()], others, words=2) + note(EXPLAINED) if more else "")
 
 
 def _mean(found: Sequence[dict[str, float]], name: str) -> str:
@@ -142,13 +156,14 @@ def rates_chart(groups: dict[tuple[str, str], Records], styles: Styles) -> str:
 
 def differences(records: Records, arms: Iterable[str]) -> dict[str, list[Difference]]:
     """By the metric's title, all arms less no constraint, and relative SEC less SEC, pooled over cells."""
-    compared = [(arm, "none") for arm in arms if arm != "none"]
+    pairs = [(arm, "none") for arm in arms if arm != "none"]
     if {"sec", "sec-relative"} <= set(arms):
-        compared.append(("sec-relative", "sec"))
+        pairs.append(("sec-relative", "sec"))
     found = {}
-    for metric, title in headlines(records).items():
-        pairs = [pooled(list(records), metric, arm, than) for arm, than in compared]
-        found[title] = [one for one in pairs if one is not None]
+    metrics = compared({name for record in records for name in record["last"]}) or headlines(records)
+    for metric, title in metrics.items():
+        its = [pooled(list(records), metric, arm, than) for arm, than in pairs]
+        found[title] = [one for one in its if one is not None]
     return found
 
 
@@ -165,8 +180,14 @@ def differences_table(found: dict[str, list[Difference]]) -> str:
     return table(told, head, rows, words=2) if rows else ""
 
 
-def differences_chart(found: dict[str, list[Difference]], styles: Styles) -> str:
-    """The same as intervals beside zero."""
+def differences_charts(found: dict[str, list[Difference]], styles: Styles) -> list[str]:
+    """The same as intervals beside zero; how well the norm foretells errors by itself."""
+    foretold = {title: its for title, its in found.items() if title.endswith("norm AUROC")}
+    others = {title: its for title, its in found.items() if title not in foretold}
+    return [_differences_chart(others, styles, ""), _differences_chart(foretold, styles, " of the norm's AUROC")]
+
+
+def _differences_chart(found: dict[str, list[Difference]], styles: Styles, what: str) -> str:
     groups: dict[str, list] = {}
     for metric, its in found.items():
         for one in its:
@@ -175,7 +196,7 @@ def differences_chart(found: dict[str, list[Difference]], styles: Styles) -> str
             place = f"{metric}, less {'no constraint' if one.than == 'none' else one.than}"
             told = f"{mean:+.1f}" + " (one pair)" * (one.low is None)
             groups.setdefault(place, []).append((one.arm, styles[one.arm], mean, low, high, told))
-    title = "differences in points, pooled over cells, 95 % intervals"
+    title = f"differences{what} in points, pooled over cells, 95 % intervals"
     return interval_chart(title, list(groups.items()), level=0.0)
 
 
@@ -268,5 +289,5 @@ def _printed(name: str, groups: dict[tuple[str, str], Records]) -> str:
         if rows:
             title = f"printed in the paper for {cell}, % (another protocol)"
             shown = [[arm, *[f"{value:.2f}" for value in values]] for arm, values in rows.items()]
-            folds.append(folded(title, table(title, ["arm", *metrics], shown)))
+            folds.append(folded(title, table(title, ["arm", *paper_columns(metrics)], shown)))
     return "".join(folds)

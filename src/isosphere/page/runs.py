@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 
 from isosphere.page.changes import comparisons
-from isosphere.page.markup import listed, number, percent, section, table
-from isosphere.page.metrics import NORMS, metric_names
+from isosphere.page.markup import listed, note, number, percent, section, table
+from isosphere.page.metrics import EXPLAINED, NORMS, metric_names, parted
 from isosphere.page.panels import curves_section, directions_section, norms_section
 from isosphere.page.recipes import value_of
 from isosphere.page.sources import Run
-from isosphere.tables import heading
+from isosphere.tables import TELLS, heading
 
 LAST_BATCH = "norms of the last training batch"
 
@@ -37,7 +37,7 @@ def alarms_section(runs: Sequence[Run]) -> str:
 
 def metrics_section(runs: Sequence[Run]) -> str:
     """The last evaluation of every run, the best beside it, and the norms."""
-    metrics = metric_names([run.last for run in runs])
+    metrics, more = parted(metric_names([run.last for run in runs]))
     best = [name for name in ("recall@1",) if any(name in run.oracle for run in runs)]
     head = ["run", "state", *metrics.values(), *["best R@1" for _ in best], *NORMS.values()]
     rows = []
@@ -55,7 +55,11 @@ def metrics_section(runs: Sequence[Run]) -> str:
     if not metrics:  # images without labels: those of an unfinished run are what the others' are
         found = [one for one in found if one["tested"]] or found
     title = LAST_BATCH if len(watched) == len(runs) else heading(metrics, found)
-    return section("metrics", "Metrics", table(title, head, rows, words=2), listed(told), _missing(runs))
+    shown = table(title, head, rows, words=2)
+    if more:
+        rows = [[run.name, *[percent(run.last.get(name)) for name in more]] for run in runs]
+        shown += table(TELLS, ["run", *more.values()], rows) + note(EXPLAINED)
+    return section("metrics", "Metrics", shown, listed(told), _missing(runs))
 
 
 def _missing(runs: Sequence[Run]) -> str:
