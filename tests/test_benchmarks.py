@@ -1,4 +1,4 @@
-"""The benchmark of SimCLR's step at its tiny size: every contestant takes its turn, and what is missing is told."""
+"""Benchmarks at a tiny size: every contestant takes its turn, and what is missing is told."""
 
 import importlib.util
 import json
@@ -10,20 +10,28 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+import torch
+from torch.nn import functional as F
 
 from isosphere.data import cifar
+from isosphere.losses import classes
 
-FILE = Path(__file__).parents[1] / "benchmarks" / "simclr.py"
+FOLDER = Path(__file__).parents[1] / "benchmarks"
+
+
+def benchmark(name: str) -> ModuleType:
+    """A file in benchmarks/ as a module."""
+    spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 @pytest.fixture
 def simclr(monkeypatch) -> ModuleType:
     """benchmarks/simclr.py as a module; CIFAR has its size again afterwards."""
     monkeypatch.setattr(cifar, "COUNTS", cifar.COUNTS)
-    spec = importlib.util.spec_from_file_location("simclr", FILE)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return benchmark("simclr")
 
 
 def test_all_take_their_turn_and_who_is_missing_is_told(simclr, tmp_path, monkeypatch, capsys):
@@ -94,3 +102,75 @@ def test_a_target_that_nobody_measured_is_not_reached(simclr, monkeypatch, devic
     monkeypatch.setattr(simclr.torch.cuda, "get_device_name", lambda: "a GPU")
     monkeypatch.setattr(sys, "argv", ["simclr.py", "--device", device])
     assert simclr.main() == code
+
+
+# ---------------------------------------------------------------- heads
+
+
+@pytest.fixture
+def heads(monkeypatch) -> ModuleType:
+    """benchmarks/heads.py as a module, with small options; blocks have their size again afterwards."""
+    monkeypatch.setattr(classes, "BLOCK", classes.BLOCK)
+    small = "--device cpu --classes 300 --batch 12 --dim 128 --rounds 2 --steps 1 --warm 0 --block 1000"
+    monkeypatch.setattr(sys, "argv", ["heads.py", *small.split()])
+    return benchmark("heads")
+
+
+def test_every_head_takes_its_turn_and_peers_compute_what_ours_does(heads, tmp_path, capsys):
+    file = tmp_path / "heads.json"
+    sys.argv += ["--json", str(file)]
+    assert heads.main() == 0 and "no targets" in capsys.readouterr().out
+    found = json.loads(file.read_text())
+    names = ["ours", "F.linear + cross-entropy", "Partial FC, rate 1.0"]
+    assert list(found["rows"]) == names + ["torch, chunked"] * hasattr(F, "linear_cross_entropy")
+    assert found["options"]["classes"] == 300 and found["state_bytes"] == 3 * 4 * 300 * 128 and found["missed"] == []
+    for row in found["rows"].values():
+        low, high = row["spread_ms"]
+        assert 0 < low <= row["ms"] <= high and row["bytes"] is None
+    first, *others = (found["rows"][name]["first_loss"] for name in names)
+    assert others == pytest.approx([first] * 2, rel=1e-4)
+
+
+@pytest.mark.skipif(not hasattr(F, "linear_cross_entropy"), reason="this torch has no linear cross-entropy")
+def test_torchs_chunked_head_is_cross_entropy_of_scaled_cosines(heads):
+    embeddings, weights = torch.randn(12, 8), torch.randn(30, 8)
+    labels = torch.randint(30, (12,))
+    cosines = F.normalize(embeddings) @ F.normalize(weights).T
+    expected = F.cross_entropy(heads.SCALE * cosines, labels)
+    torch.testing.assert_close(heads.torch_chunked(embeddings, labels, weights), expected)
+
+
+def test_a_peer_that_computes_something_else_is_no_peer(heads, monkeypatch):
+    monkeypatch.setattr(heads, "partial_fc", lambda embeddings, labels, weights: (embeddings @ weights.T).mean())
+    with pytest.raises(AssertionError, match="Partial FC, rate 1.0 computes"):
+        heads.main()
+
+
+# ---------------------------------------------------------------- identification
+
+
+def test_identification_takes_turns_with_the_bare_products(monkeypatch, tmp_path, capsys):
+    monkeypatch.syspath_prepend(str(FOLDER))  # it shares parts with benchmarks/metrics.py
+    monkeypatch.delitem(sys.modules, "metrics", raising=False)
+    identification, threads = benchmark("identification"), torch.get_num_threads()
+    file = tmp_path / "identification.json"
+    small = ["--probes", "40", "--distractors", "1500", "--repeats", "1", "--json", str(file)]
+    monkeypatch.setattr(sys, "argv", ["identification.py", *small])
+    try:
+        assert identification.main() == 0
+    finally:
+        torch.set_num_threads(threads)
+        sys.modules.pop("metrics", None)
+    assert "40 probes among 1,500 distractors" in capsys.readouterr().out
+    found = json.loads(file.read_text())
+    assert (found["probes"], found["distractors"], found["hardware"]["device"]) == (40, 1500, "cpu")
+    probes, labels, strangers = identification.people("cpu", 40, 1500)
+    assert labels.tolist() == [i // 2 for i in range(40)]
+    probes, strangers = F.normalize(probes), F.normalize(strangers)
+    ahead = [int((strangers @ probes[i] > probes[i] @ probes[i ^ 1]).sum()) for i in range(40)]
+    for row, name, ks in zip(found["rows"], ("rank 1", "ranks 1 and 10"), ((1,), (1, 10)), strict=True):
+        assert row["name"] == name and row["reached"] and 0 < row["memory"] < 4
+        assert row["ratio"] == pytest.approx(row["ours"] / row["bare"]) and row["bare"] > 0
+        for k in ks:
+            assert row["measured"][f"rank{k}@1500"] == pytest.approx(sum(one < k for one in ahead) / 40)
+        assert f"rank{ks[-1]}@1000" in row["measured"]
