@@ -230,7 +230,8 @@ def test_landmarks_outside_of_their_image_are_named(people: ImageSet, workers: i
 def test_unreadable_images_are_counted_and_people_without_any_named(people: ImageSet, workers: int) -> None:
     for path in people.paths[10:20] + people.paths[65:66]:
         Path(path).write_bytes(b"nothing")
-    with pytest.raises(ValueError, match="11 of 70 images are unreadable: .* and 1 more; no image is left of 002;"):
+    told = "11 of 70 images are unreadable: .* and 1 more; no image is left of 002"
+    with pytest.raises(ValueError, match=f"{told}; repair or remove them$"):
         framed(people, workers=workers)
 
 

@@ -200,7 +200,7 @@ def test_a_missing_image_is_an_error_or_recorded(folders: Path, monkeypatch) -> 
     (folders / "pairs.txt").write_text(LFW)
     (folders / "Ann" / "Ann_0004.png").unlink()
     told = "LFW has 5 pairs, not 8; 1 images are absent: Ann/Ann_0004.png"
-    with pytest.raises(ValueError, match=f"{told}; complete .*people, or go on with allow_missing"):
+    with pytest.raises(ValueError, match=f"{told}; complete .*people, or add --data.allow_missing true$"):
         verification("lfw", folders)
     pairs = verification("lfw", folders, allow_missing=True)
     assert pairs.deviation == told  # without the folder: it goes into records that are shared
@@ -208,6 +208,10 @@ def test_a_missing_image_is_an_error_or_recorded(folders: Path, monkeypatch) -> 
     sized(monkeypatch, "lfw", 6_000)
     with pytest.raises(ValueError, match="LFW has 5 pairs, not 6,000"):
         verification("lfw", folders)
+    for file in folders.glob("*/*.png"):
+        file.unlink()
+    with pytest.raises(ValueError, match=r"LFW has 0 pairs, not 6,000; .*; complete \S*people$"):  # no leave helps
+        verification("lfw", folders, allow_missing=True)
 
 
 @pytest.fixture
@@ -301,7 +305,7 @@ def test_packs(tmp_path: Path, monkeypatch) -> None:
                 assert torch.equal(pairs.images[int(side[index])], torch.from_numpy(pixels[place]).permute(2, 0, 1))
     sized(monkeypatch, "agedb_30", 6_000)
     told = "AgeDB-30 has 20 pairs, not 6,000"
-    with pytest.raises(ValueError, match=f"agedb_30.bin: {told}; complete it, or go on with allow_missing"):
+    with pytest.raises(ValueError, match=f"agedb_30.bin: {told}; complete it, or add --data.allow_missing true$"):
         verification("agedb_30", tmp_path)
     pairs = verification("agedb_30", tmp_path, allow_missing=True)
     assert pairs.deviation == told and pairs.same.tolist() == same

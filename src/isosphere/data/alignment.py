@@ -113,6 +113,10 @@ class FaceView:
 WHOLE = FaceView(fraction=1.0, rise=0.0)
 
 
+class UnreadableFaces(ValueError):
+    """Some photographs of a set cannot be framed."""
+
+
 def framed(
     images: ImageSet | RecordSet,
     view: FaceView = WHOLE,
@@ -151,7 +155,7 @@ def framed(
         }
         empty = f"; no image is left of {some(images.classes[label] for label in sorted(lost))}" if lost else ""
         told = f"{len(failures)} of {len(images)} images are unreadable: {some(map(str, failures.values()))}"
-        raise ValueError(f"{told}{empty}; repair or remove them; --data.skip_unreadable true trains without")
+        raise UnreadableFaces(f"{told}{empty}; repair or remove them")
     found = ImageSet.from_pixels(pixels, images.labels, images.classes)
     if cut:
         found.deviation = f"{len(cut)} of {len(images)} faces have no landmarks: their central square is taken"

@@ -123,7 +123,7 @@ def verification(name: str, root: str | Path, allow_missing: bool = False) -> Pa
         pixels, same = read_bin(pack)
         deviation = _deviation(source, len(same), len(same))
         if deviation and not allow_missing:
-            raise ValueError(f"{pack}: {deviation}; complete it, or go on with allow_missing")
+            raise ValueError(f"{pack}: {deviation}; complete it, or add --data.allow_missing true")
         images = ImageSet.from_pixels(pixels, torch.zeros(len(pixels), dtype=torch.long), [source.title])
         left = torch.arange(0, len(pixels), 2)
         return Pairs(name, images, left, left + 1, same, _tenths(len(same)), root, WHOLE, deviation)
@@ -157,7 +157,7 @@ def _checked(name: str, source: Source, root: Path, files: list[Path], pairs: li
             names = some((str(file.relative_to(root)) for file in sorted(absent)), 20)
             deviation += f"; {len(absent):,} images are absent: {names}"
         if not allow_missing or not there:
-            raise ValueError(f"{deviation}; complete {root}, or go on with allow_missing")
+            raise ValueError(f"{deviation}; complete {root}" + (", or add --data.allow_missing true" if there else ""))
     number = {file: index for index, file in enumerate(file for file in files if file not in absent)}
     people = [source.person(file) for file in number]
     classes = ordered(set(people))

@@ -209,7 +209,8 @@ def readable_images(image_set: ImageSet, skip_unreadable: bool = False, workers:
         return image_set
     message = f"{len(failures)} of {len(image_set)} images are unreadable: {some(map(str, failures.values()))}"
     if not skip_unreadable or len(failures) == len(image_set):
-        raise ValueError(f"{message}; repair or remove them, or add --data.skip_unreadable true")
+        leave = ", or add --data.skip_unreadable true" if len(failures) < len(image_set) else ""
+        raise ValueError(f"{message}; repair or remove them{leave}")
     kept = image_set.subset(index for index in range(len(image_set)) if index not in failures)
     lost = sorted(set(image_set.classes) - set(kept.classes))
     empty = f"; no image is left of {some(lost)}" if lost else ""

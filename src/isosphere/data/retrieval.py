@@ -67,7 +67,8 @@ def load(name: str, root: str | Path, allow_missing: bool = False) -> Benchmark:
         absent = [str(image.path.relative_to(folder)) for image in sorted(set(listed) - set(there))]
         deviation += f"; absent: {some(absent, 20)}" if absent else ""
         if not allow_missing or not min(found):
-            raise ValueError(f"{deviation}; complete {folder} from {source.address}, or go on with allow_missing")
+            repair = ", or add --data.allow_missing true" if min(found) else ""
+            raise ValueError(f"{deviation}; complete {folder} from {source.address}{repair}")
     train, test = (_image_set([image for image in there if (image.split == "train") == part]) for part in (True, False))
     roles = [image.split for image in there if image.split != "train"]
     is_query = torch.tensor([role == "query" for role in roles]) if "query" in roles else None
