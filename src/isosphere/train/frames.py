@@ -6,8 +6,10 @@ import os
 import pickle
 import platform
 import tempfile
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,17 +18,28 @@ import torch
 import torch.distributed as dist
 
 from isosphere.data import alignment
-from isosphere.data.images import ImageSet, readable_images
+from isosphere.data.images import ImageSet, readable_images, some
 from isosphere.data.recordio import RecordSet
 from isosphere.train import distributed
 
+REPAIRS = {  # by skip_unreadable
+    None: ", and if you remove some add --data.allow_missing true to go without their pairs",
+    False: ", or add --data.skip_unreadable true to go without those that cannot be decoded",
+    True: ", or their landmarks",  # which are all that is left to fail
+}
+
 
 class Source(NamedTuple):
-    """A set of photographs, the folder or list that it comes from, and the square where there are no landmarks."""
+    """A set of photographs, the folder or list that it comes from, and the square where there are no landmarks.
+
+    Where unreadable ones are skipped, whoever has fewer than `minimum` left is too, and so many `people` must stay.
+    """
 
     images: ImageSet | RecordSet
     home: Path
     view: alignment.FaceView
+    minimum: int = 1
+    people: int = 1
 
 
 def square(fraction: float) -> alignment.FaceView:
@@ -48,10 +61,27 @@ def parse_place(place: str, field: str) -> tuple[str, alignment.FaceView | None]
     return path, square(fraction)
 
 
-def framed(sources: Sequence[Source], align: bool, device: torch.device, skip_unreadable: bool = False) -> ImageSet:
+def refuse_asked(probes: ImageSet, distractors: list[str]) -> None:
+    """A photograph is nearer to itself than to any other, so no file that is asked for may be a distractor."""
+    folder = cache(os.path.realpath)  # a data set has few folders and many files
+
+    def file(path: str) -> tuple[str, str]:
+        return folder(os.path.dirname(path)), os.path.basename(path)
+
+    counts = torch.bincount(probes.labels)[probes.labels].tolist()  # a person's only one is not asked for
+    asked = {file(path) for path, count in zip(probes.paths, counts, strict=True) if count > 1}
+    met = [path for path in distractors if file(path) in asked]
+    if met:
+        told = f"{len(met)} of {len(distractors)} distractors are among the {len(asked)} photographs to identify"
+        raise ValueError(f"{told}, which hides these from their own people: {some(met)}; take other distractors")
+
+
+def framed(
+    sources: Sequence[Source], align: bool, device: torch.device, skip_unreadable: bool | None = None
+) -> ImageSet:
     """All faces of these sets in their frames, on the device if they take no more than half of it.
 
-    Labels of several sets count on.
+    Labels of several sets count on. Of pairs, where `skip_unreadable` is None, none can be skipped.
     """
     faces = shared(lambda: _joined([_framed(source, align, skip_unreadable) for source in sources]), device)
     if device.type != "cuda" or faces.pixels.numel() <= torch.cuda.mem_get_info(device)[0] / 2:
@@ -59,17 +89,38 @@ def framed(sources: Sequence[Source], align: bool, device: torch.device, skip_un
     return faces
 
 
-def _framed(source: Source, align: bool, skip_unreadable: bool) -> ImageSet:
-    images, home, view = source
+def _framed(source: Source, align: bool, skip_unreadable: bool | None) -> ImageSet:
+    images, home, view, *_ = source
     if skip_unreadable:
-        images = readable_images(images, skip_unreadable)
+        images = _readable(source)
     if images.pixels is not None and images.pixels.shape[-1] == images.pixels.shape[-2] == view.size:
         return images
-    faces = alignment.framed(images, view, alignment.landmarks_of(images, home) if align else None)
+    try:
+        faces = alignment.framed(images, view, alignment.landmarks_of(images, home) if align else None)
+    except alignment.UnreadableFaces as error:
+        raise ValueError(f"{error}{REPAIRS[skip_unreadable]}") from None
     faces.paths = images.paths  # by which a wrong pair is traced to its photographs
     told = "; ".join(filter(None, (getattr(images, "deviation", ""), faces.deviation)))
     faces.deviation = f"{home.name}: {told}" if told else ""
     return faces
+
+
+def _readable(source: Source) -> ImageSet | RecordSet:
+    """The images that can be decoded, of people who still have enough of them."""
+    images, minimum = readable_images(source.images, skip_unreadable=True), source.minimum
+    counts = torch.bincount(images.labels, minlength=len(images.classes))
+    few = counts < minimum
+    kept, lost = int((~few).sum()), [name for name, gone in zip(images.classes, few.tolist(), strict=True) if gone]
+    if kept < source.people:
+        told = f"{source.home} leaves {kept} of {len(source.images.classes)} people with {minimum} images or more"
+        raise ValueError(f"{told} that can be read: {source.people} are needed; {images.deviation}")
+    if lost:
+        told = f"{len(lost)} people have fewer than {minimum} readable images and are left out"
+        told += f", {int(counts[few].sum())} images with them"
+        warnings.warn(f"{told}: {some(lost)}", stacklevel=2)
+        images = images.of_classes((~few).nonzero().flatten().tolist())
+        images.deviation += f"; {told}"
+    return images
 
 
 def _joined(parts: list[ImageSet]) -> ImageSet:

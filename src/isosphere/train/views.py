@@ -15,7 +15,7 @@ from isosphere.data.two_views import ContrastiveView
 from isosphere.recipes import schema
 from isosphere.train import exams
 from isosphere.train.exams import Exam, Images, View
-from isosphere.train.frames import Source, framed, parse_place, square
+from isosphere.train.frames import Source, framed, parse_place, refuse_asked, square
 
 RECALLS = {
     "cub200": (1, 2, 4, 8),
@@ -134,7 +134,7 @@ def _faces(data: schema.Faces, device: torch.device) -> Views:
         raise ValueError(f"{data.root} leaves one person to train on, {people.classes[0]}: two or more are needed")
     exam, deviations = _face_exam(data, device)
     exams.refuse_trained(people, exam)
-    source = Source(people, Path(data.root), square(data.fraction))
+    source = Source(people, Path(data.root), square(data.fraction), data.min_images, people=2)
     train = framed([source], data.align, device, data.skip_unreadable)
     return Views(train, faces.FlipView(), None, exam, "; ".join(filter(None, [train.deviation, *deviations])))
 
@@ -150,8 +150,9 @@ def _face_exam(data: schema.Faces, device: torch.device) -> tuple[exams.Faces, l
     pairs = [_folded(_pairs(place, data)) for place in data.pairs]
     probes = [_source(data.probes, "probes")] if data.probes else []
     others = [_source(place, "distractors") for place in data.distractors]
-    if probes and int(torch.bincount(probes[0].images.labels).max()) < 2:
-        raise ValueError(f"{data.probes} has no person with two photographs: none can be identified by the other")
+    if probes:
+        _refuse_singles(probes[0].images, data.probes)
+        refuse_asked(probes[0].images, [path for source in others for path in source.images.paths])
 
     sets: dict[tuple, ImageSet] = {}
     for number, found in enumerate(pairs):
@@ -162,8 +163,15 @@ def _face_exam(data: schema.Faces, device: torch.device) -> tuple[exams.Faces, l
     asked, among = (
         framed(sources, data.align, device, data.skip_unreadable) if sources else None for sources in (probes, others)
     )
+    if asked is not None and data.skip_unreadable:
+        _refuse_singles(asked, data.probes)
     told = [one.deviation for one in (*pairs, *sets.values(), asked, among) if one is not None]
     return exams.Faces(tuple(pairs), asked, among), told
+
+
+def _refuse_singles(probes: ImageSet, place: str) -> None:
+    if int(torch.bincount(probes.labels).max()) < 2:
+        raise ValueError(f"{place} has no person with two photographs that can be read: none can be identified")
 
 
 def _pairs(place: str, data: schema.Faces) -> faces.Pairs:
