@@ -1,7 +1,7 @@
 """Lists that training on LFW and identification need: python examples/face_lists.py LFW CFP [CELEBA]
 
 LFW holds Name/Name_0001.jpg, CFP its Data/, CELEBA its identity_CelebA.txt with photographs anywhere below. Writes
-LFW/exclude_cfp.txt    people of LFW with a name of CFP's list or one much alike; add by hand who has another name there
+LFW/exclude_cfp.txt    people of LFW with a name of CFP's list or one much alike, and four who have another name there
 LFW/singles.csv        people of one photograph who are not on that list, as distractors
 CFP/frontal.csv        frontal photographs, as probes
 CELEBA/images.csv      photographs that are there, as distractors; their people are numbers, whom nobody can compare
@@ -31,6 +31,7 @@ letters, parts = {"".join(words(person)): person for person in people}, {person:
 alike = {letters[near] for name in names for near in get_close_matches("".join(words(name)), letters, 5, 0.85)}
 for own in map(set, map(words, names)):  # George Bush is George_W_Bush
     alike |= {person for person, its in parts.items() if len(own & its) > 1 and (own <= its or its <= own)}
+alike |= people.keys() & {"Beyonce_Knowles", "Joseph_Biden", "Kevin_Costner", "Recep_Tayyip_Erdogan"}  # named otherwise
 (lfw / "exclude_cfp.txt").write_text("\n".join(sorted(alike)) + "\n", encoding="utf-8")
 print(f"{lfw / 'exclude_cfp.txt'}: {len(alike)} people of LFW: {', '.join(sorted(alike))}")
 write(lfw / "singles.csv", [(files[0], who) for who, files in people.items() if len(files) == 1 and who not in alike])

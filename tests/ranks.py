@@ -101,7 +101,8 @@ def plain_ddp_loops(embeddings: torch.Tensor, labels: torch.Tensor, steps: int) 
 
 
 def _parameters(*modules: nn.Module) -> list[tuple[str, nn.Parameter]]:
-    return [(f"{n}.{name}", p) for n, module in enumerate(modules) for name, p in module.named_parameters()]
+    named = ((f"{n}.{name}", p) for n, module in enumerate(modules) for name, p in module.named_parameters())
+    return [(name, p) for name, p in named if p.requires_grad]
 
 
 def _spread_embeddings() -> torch.Tensor:

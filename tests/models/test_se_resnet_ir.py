@@ -127,8 +127,10 @@ def test_an_embedder_with_arcfaces_head(model):
     assert embeddings.shape == (3, 16) and embeddings.dtype == torch.float32
     embeddings[:, 0].exp().sum().backward()
     embeddings = embeddings.detach()
-    assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
-    # The last batch norm, at its first weights, fixes the batch's mean squared norm.
+    assert all(parameter.grad.isfinite().all() for parameter in model.parameters() if parameter.requires_grad)
+    # The last batch norm's weights stay at 1, so that it fixes the batch's mean squared norm.
+    assert [name for name, parameter in model.named_parameters() if not parameter.requires_grad] == ["head.2.weight"]
+    assert (model.head[2].weight == 1).all()
     assert float(embeddings.square().sum(1).mean()) == pytest.approx(16, rel=1e-3)
     assert float(embeddings.norm(dim=1).std()) > 0.1
     features = torch.randn(6, model.backbone.num_features)
@@ -141,7 +143,7 @@ def test_batch_norm_has_no_weight_decay_and_all_else_has(model):
     groups = model.parameter_groups(lr=1.0, backbone_lr=None, weight_decay=0.1)
     decays = {id(parameter): group["weight_decay"] for group in groups for parameter in group["params"]}
     for module in model.modules():
-        for parameter in module.parameters(recurse=False):
+        for parameter in (p for p in module.parameters(recurse=False) if p.requires_grad):
             assert decays[id(parameter)] == (0.0 if isinstance(module, (nn.BatchNorm1d, nn.BatchNorm2d)) else 0.1)
 
 
@@ -161,3 +163,10 @@ def test_every_batch_norm_is_synchronised_over_ranks(model, monkeypatch):
     assert sum(isinstance(module, distributed.SyncedBatchNorm) for module in synced.modules()) == len(plain)
     assert isinstance(synced.head[-1], distributed.SyncedBatchNorm)
     torch.testing.assert_close(synced(images), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_dropout_keeps_its_share_and_the_mean():
+    torch.manual_seed(0)
+    dropped = build_head("dropout_fc_bn", 1000, 4)[0].train()(torch.ones(200, 1000))
+    assert float((dropped == 0).float().mean()) == pytest.approx(0.4, abs=0.01)
+    torch.testing.assert_close(dropped[dropped > 0].unique(), torch.tensor([1 / 0.6]))

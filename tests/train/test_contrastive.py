@@ -459,7 +459,7 @@ def test_of_a_rate_that_diverged_the_epoch_alone_is_told(monkeypatch):
 
 @pytest.mark.parametrize("dataset, mean", [("cifar10", 0.4914), ("cifar100", 0.5071)])
 def test_pixels_are_normalised_by_the_statistics_of_the_data_set(dataset, mean):
-    model = build.build_model(find(f"simclr-{dataset}-sec", {"model.backbone": "resnet18_cifar"}).model)
+    model = build.build_model(find(f"simclr-{dataset}-sec", {"model.backbone": "resnet18_cifar"}).model, 32)
     assert model.preprocessing.mean[0] == mean and model.head[-1].out_features == 128
 
 

@@ -25,7 +25,7 @@ from isosphere.arguments import read_recipe
 from isosphere.data.alignment import WHOLE, FaceView, align, framed
 from isosphere.data.faces import SETS, identities, verification
 from isosphere.data.images import decode
-from isosphere.metrics.faces import auc, identification, norm_and_errors, pair_cosines, wrong_pairs
+from isosphere.metrics.faces import auc, distractors_ahead, identification, norm_and_errors, pair_cosines, wrong_pairs
 from isosphere.metrics.faces import verification as verified
 from isosphere.recipes import find, schema
 from isosphere.train import exams, frames, loop
@@ -161,7 +161,8 @@ def trained(faces: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def mirrored(model: torch.nn.Module, pixels: Tensor) -> Tensor:
     with torch.no_grad():
-        return torch.stack([(model(one[None]) + model(one[None].flip(-1)))[0] / 2 for one in pixels])
+        both = [(model(one[None])[0], model(one[None].flip(-1))[0]) for one in pixels]
+    return torch.stack([(a + b) / (a + b).norm() * (a.norm() + b.norm()) / 2 for a, b in both])
 
 
 def test_a_run_tells_verification_identification_and_what_the_norm_foretells(faces: Path, trained: Path) -> None:
@@ -188,7 +189,13 @@ def test_a_run_tells_verification_identification_and_what_the_norm_foretells(fac
     probes, *others = (mirrored(run.model, framed(images, WHOLE, workers=0).pixels) for images in sets)
     found = identification(probes, sets[0].labels, torch.cat(others), counts=(20,))
     assert last["rank1@20"] == pytest.approx(found["rank1@20"]) and found["pairs"] == 6 * 3 * 2
-    assert {name for name in last if name.startswith("rank1@")} == {"rank1@20"}
+    for name, its in zip(("more", "others"), others, strict=True):
+        alone = identification(probes, sets[0].labels, its, counts=(len(its),))[f"rank1@{len(its)}"]
+        assert last[f"rank1@{name}"] == pytest.approx(alone) and alone >= found["rank1@20"]
+    assert {name for name in last if name.startswith("rank1@")} == {"rank1@20", "rank1@more", "rank1@others"}
+    rows, _, ahead = distractors_ahead(probes, sets[0].labels, torch.cat(others), [20])
+    foretold = norm_and_errors(probes.norm(dim=1)[rows], ahead[20] > 0)["auroc"]
+    assert foretold is not None and last["rank1_norm_auroc"] == pytest.approx(foretold)
 
 
 def test_evaluate_and_embed_repeat_the_run(faces: Path, trained: Path, tmp_path: Path, capsys) -> None:
@@ -447,11 +454,20 @@ def test_each_set_is_framed_by_its_own_share(faces: Path, tmp_path: Path) -> Non
     places = {"data__root": tmp_path / "people", "data__exclude": "", "data__probes": tmp_path / "probes"}
     places["data__distractors"] = f"{tmp_path / 'singles'}:0.52,{tmp_path / 'wild'}:0.26,{tmp_path / 'wild'}"
     views = build_views(recipe_of(faces, **places).data, CPU)
-    wanted = 112 * 40 / 130
-    for images in (views.train, views.exam.probes, views.exam.distractors.subset(range(6))):
+    wanted, (near, middle, far) = 112 * 40 / 130, views.exam.distractors.values()
+    assert list(views.exam.distractors) == ["singles-1", "wild-2", "wild-3"]
+    for images in (views.train, views.exam.probes, near, middle):
         assert [eye_distance(face) for face in images.pixels] == pytest.approx([wanted] * len(images), abs=0.6)
-    whole = [eye_distance(face) for face in views.exam.distractors.pixels[6:]]
+    whole = [eye_distance(face) for face in far.pixels]
     assert whole == pytest.approx([112 * 20 / 250] * 3, abs=0.6), "without a share they are taken whole"
+
+
+def test_any_backbone_of_timm_trains_on_faces(faces: Path, tmp_path: Path) -> None:
+    """A vision transformer too, which is made for one size of image."""
+    plain = {"data__pairs": "lfw", "data__probes": "", "data__distractors": "", "loop__steps": 1}
+    recipe = recipe_of(faces, **plain, model__backbone="vit_tiny_patch16_224", batches__size=4)
+    assert 0 <= loop.fit(recipe, tmp_path / "run", "cpu")["last"]["accuracy"] <= 1
+    assert load_run(tmp_path / "run", "cpu").model.backbone.pos_embed.shape[1] == 1 + (112 // 16) ** 2
 
 
 def test_framed_faces_know_their_files(faces: Path, trained: Path) -> None:
@@ -462,7 +478,8 @@ def test_framed_faces_know_their_files(faces: Path, trained: Path) -> None:
         seen = torch.stack([views[pairs.name](decode(path)) for path in pairs.images.paths])
         assert torch.equal(pairs.images.pixels, seen)
     listed = [*sorted((faces / "more").iterdir()), *sorted((faces / "listed").iterdir())]
-    assert exam.distractors.paths == list(map(str, listed)) and len(exam.probes.paths) == 18
+    found = [path for images in exam.distractors.values() for path in images.paths]
+    assert found == list(map(str, listed)) and len(exam.probes.paths) == 18
     kept = (trained / "test_paths.txt").read_text().splitlines()
     assert kept == exam.images.paths
 
@@ -581,7 +598,8 @@ def framing_on_a_rank(data: schema.Faces, folder: str) -> dict:
     tempfile.tempdir, counts, plain = folder, [], frames.alignment.framed
     frames.alignment.framed = lambda images, *rest: counts.append(len(images)) or plain(images, *rest, workers=0)
     views = build_views(data, CPU)
-    sets = [views.train, *(pairs.images for pairs in views.exam.pairs), views.exam.probes, views.exam.distractors]
+    sets = [views.train, *(pairs.images for pairs in views.exam.pairs), views.exam.probes]
+    sets += views.exam.distractors.values()
     lines = Path("/proc/self/maps").read_text().splitlines()
     mapped = {line.split()[4] for line in lines if folder in line and "pixels.npy" in line}  # inodes
     held = [(one.pixels.clone(), one.labels, one.classes, one.paths) for one in sets]
@@ -602,7 +620,7 @@ def on_a_rank(
 def both(faces: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[list, list, Path]:
     recipes = [
         recipe_of(faces, "lfw-arcface-sec", **EXACT),
-        recipe_of(faces, "lfw-cosface-sec-ema", **EXACT, loop__clip=CLIP),
+        recipe_of(faces, "lfw-cosface-sec-ema", **EXACT | {"model__head": "dropout_fc_bn"}, loop__clip=CLIP),
     ]
     folder = tmp_path_factory.mktemp("ranks")
     recipe = recipe_of(faces, "lfw-arcface-sec", **EXACT)
@@ -645,14 +663,14 @@ def test_ranks_share_the_frames_of_one(faces: Path, both: tuple[list, list, Path
     data = recipe_of(faces, data__pairs="lfw").data
     first, second = both[1][0][-1], both[1][1][-1]
     views = build_views(data, CPU)
-    wanted = [views.train, views.exam.images, views.exam.probes, views.exam.distractors]
+    wanted = [views.train, views.exam.images, views.exam.probes, *views.exam.distractors.values()]
     assert first["counts"] == [len(views.exam.images), 18, 10, 10, 32] and second["counts"] == []
     for found in (first, second):
         for (pixels, labels, classes, paths), one in zip(found["sets"], wanted, strict=True):
             assert torch.equal(pixels, one.pixels) and torch.equal(labels, one.labels)
             assert (classes, paths) == (one.classes, one.paths)
         assert found["deviation"] == views.deviation
-    assert len(first["mapped"]) == 4 and first["mapped"] == second["mapped"], "the same files on both"
+    assert len(first["mapped"]) == 5 and first["mapped"] == second["mapped"], "the same files on both"
     assert not list((both[2] / "temporary").iterdir()), "nothing is left behind"
 
 

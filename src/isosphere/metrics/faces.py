@@ -13,17 +13,21 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from isosphere.metrics.neighbours import block_rows, checked_embeddings, checked_labels, directions, numbered
+from isosphere.sphere import norms
 
 FEWEST_FALSE_ACCEPTS = 10  # a rate that fewer impostors decide is noise
 COLUMNS = 1 << 15  # distractors in one matrix product
 
 
 def mirror_averaged(embed: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:
-    """Mean of the raw embeddings of images (N, C, H, W) and of their mirror images, (N, D), as is customary.
+    """Embeddings (N, D) of images (N, C, H, W) averaged with those of their mirror images, as is customary.
 
-    Of the two views the one with the larger norm decides more; where SEC has made norms equal they count the same.
+    The direction is that of the mean of the two raw embeddings: the one with the larger norm decides more, and where
+    SEC has made norms equal they count the same. The norm is the mean of the two norms, since that of their mean would
+    also tell how well they agree.
     """
-    return (embed(images) + embed(images.flip(-1))) / 2
+    one, other = embed(images).float(), embed(images.flip(-1)).float()
+    return directions(one + other) * ((norms(one) + norms(other)) / 2)[:, None]
 
 
 def pair_cosines(left: Tensor, right: Tensor) -> Tensor:

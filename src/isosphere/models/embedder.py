@@ -5,6 +5,7 @@ import pickle
 from pathlib import Path
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
 from isosphere.models.bn_inception import BNInception
@@ -72,11 +73,27 @@ class Embedder(nn.Module):
         return groups
 
 
+class SharedDropout(nn.Module):
+    """Dropout that is the same on any number of ranks: all draw for the whole batch, alike, and take their own rows."""
+
+    def __init__(self, p: float) -> None:
+        super().__init__()
+        self.p = p
+
+    def forward(self, rows: Tensor) -> Tensor:
+        if not self.training:
+            return rows
+        shared = dist.is_available() and dist.is_initialized()
+        rank, world = (dist.get_rank(), dist.get_world_size()) if shared else (0, 1)
+        kept = torch.rand(world * len(rows), *rows.shape[1:], device=rows.device) >= self.p
+        return rows * kept[rank * len(rows) :][: len(rows)] / (1 - self.p)
+
+
 def build_head(kind: str, features: int, dim: int) -> nn.Sequential:
     """The paper's BN and FC, FC alone (App. B.1), SimCLR's two-layer MLP, or ArcFace's end: (N, features) -> (N, dim).
 
-    ArcFace's last batch norm fixes the mean squared norm of a training batch at the sum of its squared weights and
-    biases, dim at first: there SEC evens out the norms, and their scale is the batch norm's.
+    The weights of ArcFace's last batch norm stay at 1, as its authors have them, so the mean squared norm of a training
+    batch is dim and the squared biases: there SEC can even out the norms, and not shrink them.
     """
     if kind == "bn_fc":
         return nn.Sequential(nn.BatchNorm1d(features), nn.Linear(features, dim))
@@ -85,7 +102,9 @@ def build_head(kind: str, features: int, dim: int) -> nn.Sequential:
     if kind == "mlp":
         return nn.Sequential(nn.Linear(features, features), nn.ReLU(), nn.Linear(features, dim))
     if kind == "dropout_fc_bn":
-        return nn.Sequential(nn.Dropout(0.4), nn.Linear(features, dim), nn.BatchNorm1d(dim))
+        last = nn.BatchNorm1d(dim)
+        last.weight.requires_grad_(False)
+        return nn.Sequential(SharedDropout(0.4), nn.Linear(features, dim), last)
     raise ValueError(f"head is bn_fc, fc or mlp, or dropout_fc_bn for faces, not {kind!r}")
 
 

@@ -21,9 +21,9 @@ def build_batches(recipe: schema.Recipe, labels: Tensor) -> ClassBatches | Shuff
     return ClassBatches(labels, batches.size, batches.per_class, recipe.seed, *place)
 
 
-def build_model(model: schema.Model) -> Embedder:
-    """The embedder that the recipe names."""
-    return build_embedder(**vars(model))
+def build_model(model: schema.Model, size: int) -> Embedder:
+    """The embedder that the recipe names, for images of `size` x `size` pixels."""
+    return build_embedder(**vars(model), size=size)
 
 
 @torch.no_grad()

@@ -115,7 +115,7 @@ def load_run(folder: Path, device: str = "auto") -> Trained:
     recipe = options.from_dict(schema.Recipe, saved["recipe"])
     recipe = replace(recipe, data=_found_again(recipe.data, folder))
     # The checkpoint holds all weights, so the pretrained file may be gone.
-    model = build.build_model(replace(recipe.model, weights=None))
+    model = build.build_model(replace(recipe.model, weights=None), recipe.data.size)
     state.put(model, saved["model"])
     chosen = distributed.pick_device(device)
     return Trained(recipe, model.to(chosen).eval(), chosen, saved["classes"], saved.get("images"))

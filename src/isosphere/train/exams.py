@@ -8,7 +8,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import ClassVar
 
@@ -80,12 +80,13 @@ class Retrieval:
 class Faces:
     """Verification of each set of pairs; at the end also identification, and how well a low norm foretells an error.
 
-    `accuracy` is the mean over the sets. Embeddings are averaged over a face and its mirror image.
+    `accuracy` is the mean over the sets. Embeddings are averaged over a face and its mirror image. Probes are found
+    among so many of all distractors, `rank1@1000`, and, where these are several sets, among each, `rank1@singles`.
     """
 
     pairs: tuple[Pairs, ...]
     probes: ImageSet | None = None
-    distractors: ImageSet | None = None
+    distractors: dict[str, ImageSet] = field(default_factory=dict)  # by the name of their set
     headline: ClassVar[str] = "accuracy"
 
     def __post_init__(self) -> None:
@@ -108,8 +109,9 @@ class Faces:
         sets = {id(pairs.images): pairs.images for pairs in self.pairs}  # CFP's two protocols share theirs
         seen = {key: embed(images, None, "mirrored") for key, images in sets.items()}
         looks = {pairs.name: seen[id(pairs.images)] for pairs in self.pairs}
-        if final and self.probes is not None and self.distractors is not None:
-            looks |= {name: embed(getattr(self, name), None, "mirrored") for name in ("probes", "distractors")}
+        if final and self.probes is not None:
+            looks["probes"] = embed(self.probes, None, "mirrored")
+            looks |= {f"among {name}": embed(images, None, "mirrored") for name, images in self.distractors.items()}
         return looks | {"embeddings": next(iter(looks.values()))}
 
     def measure(self, looks: Looks, final: bool, seed: int) -> dict[str, float]:
@@ -130,13 +132,24 @@ class Faces:
         return found | self._identified(looks, seed) if "probes" in looks else found
 
     def _identified(self, looks: Looks, seed: int) -> dict[str, float]:
-        probes, distractors = looks["probes"], looks["distractors"]
-        counts = [10**power for power in range(3, 7) if 10**power < len(distractors)] + [len(distractors)]
-        labels = self.probes.labels.to(probes.device)
-        with bar("identifying", len(distractors)) as show:
-            rows, _, ahead = distractors_ahead(probes, labels, distractors, counts, 1, seed=seed, progress=show)
-        found = {f"rank1@{count}": float((ahead[count] == 0).double().mean()) for count in counts}
+        probes, labels = looks["probes"], self.probes.labels.to(looks["probes"].device)
+        sets = {name: looks[f"among {name}"] for name in self.distractors}
+        everyone = torch.cat(list(sets.values()))
+        counts = [10**power for power in range(3, 7) if 10**power <= len(everyone)]
+        if not counts or len(everyone) >= 2 * counts[-1]:  # else they would tell the same
+            counts.append(len(everyone))
+        with bar("identifying", counts[-1]) as show:
+            rows, _, ahead = distractors_ahead(probes, labels, everyone, counts, 1, seed=seed, progress=show)
+        found = {f"rank1@{count}": _none(ahead[count]) for count in counts}
+        if len(sets) > 1:
+            for name, its in sets.items():
+                found[f"rank1@{name}"] = _none(distractors_ahead(probes, labels, its, [len(its)])[2][len(its)])
         return found | _foretold("rank1", norms(probes)[rows], ahead[counts[-1]] > 0)
+
+
+def _none(ahead: Tensor) -> float:
+    """The share of pairs with no distractor ahead."""
+    return float((ahead == 0).double().mean())
 
 
 def _foretold(name: str, lengths: Tensor, wrong: Tensor) -> dict[str, float]:

@@ -7,7 +7,7 @@ import pickle
 import platform
 import tempfile
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -76,14 +76,12 @@ def refuse_asked(probes: ImageSet, distractors: list[str]) -> None:
         raise ValueError(f"{told}, which hides these from their own people: {some(met)}; take other distractors")
 
 
-def framed(
-    sources: Sequence[Source], align: bool, device: torch.device, skip_unreadable: bool | None = None
-) -> ImageSet:
-    """All faces of these sets in their frames, on the device if they take no more than half of it.
+def framed(source: Source, align: bool, device: torch.device, skip_unreadable: bool | None = None) -> ImageSet:
+    """All faces of a set in their frames, on the device if they take no more than half of it.
 
-    Labels of several sets count on. Of pairs, where `skip_unreadable` is None, none can be skipped.
+    Of pairs, where `skip_unreadable` is None, none can be skipped.
     """
-    faces = shared(lambda: _joined([_framed(source, align, skip_unreadable) for source in sources]), device)
+    faces = shared(lambda: _framed(source, align, skip_unreadable), device)
     if device.type != "cuda" or faces.pixels.numel() <= torch.cuda.mem_get_info(device)[0] / 2:
         faces.pixels = faces.pixels.to(device)
     return faces
@@ -121,20 +119,6 @@ def _readable(source: Source) -> ImageSet | RecordSet:
         images = images.of_classes((~few).nonzero().flatten().tolist())
         images.deviation += f"; {told}"
     return images
-
-
-def _joined(parts: list[ImageSet]) -> ImageSet:
-    if len(parts) == 1:
-        return parts[0]
-    labels, classes, paths = [], [], []
-    for part in parts:
-        labels.append(part.labels + len(classes))
-        classes += part.classes
-        paths += part.paths or ()
-    pixels = torch.cat([part.pixels for part in parts])
-    whole = ImageSet(torch.cat(labels), classes, paths if len(paths) == len(pixels) else None, pixels)
-    whole.deviation = "; ".join(filter(None, (part.deviation for part in parts)))
-    return whole
 
 
 def shared(make: Callable[[], ImageSet], device: torch.device) -> ImageSet:

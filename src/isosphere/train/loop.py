@@ -87,7 +87,7 @@ def prepare(recipe: schema.Recipe, device: torch.device, before: Run | None = No
         raise ValueError(f"{type(recipe.loss).__name__} needs classes: images without labels take NTXent")
     batches = build.build_batches(recipe, views.train.labels)
     torch.manual_seed(recipe.seed)
-    model = build.build_model(recipe.model)
+    model = build.build_model(recipe.model, recipe.data.size)
     build.check_size(model, recipe)
     products = evaluate.half_precision(recipe.loop, device)
     criterion = build.build_criterion(recipe, len(views.train.classes), products)

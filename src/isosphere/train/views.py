@@ -135,7 +135,7 @@ def _faces(data: schema.Faces, device: torch.device) -> Views:
     exam, deviations = _face_exam(data, device)
     exams.refuse_trained(people, exam)
     source = Source(people, Path(data.root), square(data.fraction), data.min_images, people=2)
-    train = framed([source], data.align, device, data.skip_unreadable)
+    train = framed(source, data.align, device, data.skip_unreadable)
     return Views(train, faces.FlipView(), None, exam, "; ".join(filter(None, [train.deviation, *deviations])))
 
 
@@ -158,15 +158,21 @@ def _face_exam(data: schema.Faces, device: torch.device) -> tuple[exams.Faces, l
     for number, found in enumerate(pairs):
         key = (found.view, *(found.images.paths or (found.name,)))
         if key not in sets:  # CFP's two protocols are of the same images
-            sets[key] = framed([Source(found.images, found.home, found.view)], data.align, device)
+            sets[key] = framed(Source(found.images, found.home, found.view), data.align, device)
         pairs[number] = changed(found, images=sets[key])
-    asked, among = (
-        framed(sources, data.align, device, data.skip_unreadable) if sources else None for sources in (probes, others)
-    )
+    found = [framed(source, data.align, device, data.skip_unreadable) for source in (*probes, *others)]
+    asked, among = (found[0], found[1:]) if found else (None, [])
     if asked is not None and data.skip_unreadable:
         _refuse_singles(asked, data.probes)
-    told = [one.deviation for one in (*pairs, *sets.values(), asked, among) if one is not None]
-    return exams.Faces(tuple(pairs), asked, among), told
+    told = [one.deviation for one in (*pairs, *sets.values(), asked, *among) if one is not None]
+    return exams.Faces(tuple(pairs), asked, dict(zip(_names(others), among, strict=True))), told
+
+
+def _names(sources: list[Source]) -> list[str]:
+    """What sets are called in the metrics: as their file or folder, numbered where that does not tell them apart."""
+    short = [source.home.stem for source in sources]
+    apart = len(set(short)) == len(short) and not any(name.isdigit() for name in short)
+    return short if apart else [f"{name}-{number}" for number, name in enumerate(short, 1)]
 
 
 def _refuse_singles(probes: ImageSet, place: str) -> None:
