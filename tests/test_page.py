@@ -19,6 +19,7 @@ from isosphere.page import write_page
 from isosphere.page.charts import Series, line_chart
 from isosphere.page.distributions import distribution_chart, histogram
 from isosphere.page.gallery import chosen, nearest
+from isosphere.page.metrics import main_metrics
 from isosphere.page.panels import turn_slopes
 from isosphere.page.recipes import differing
 from isosphere.page.sources import Embedded, Run, Snapshot, read_records, read_run
@@ -388,7 +389,7 @@ def test_an_unfinished_run_of_epochs_is_compared_at_its_own_step(tmp_path):
     lines = (sec / "metrics.jsonl").read_text().splitlines(keepends=True)
     (sec / "metrics.jsonl").write_text("".join(lines[:11]))
     page = write_page([plain, sec], tmp_path / "page.html").read_text()
-    assert "not 0.0): evaluated in step 0, not 20, R@1 10.0 %, not 50.0" in page and "unfinished, 10 of 20<" in page
+    assert "not 0.0): evaluated in step 0, not 20; R@1 10.0 %, not 50.0" in page and "unfinished, 10 of 20<" in page
     recipe = json.loads((sec / "recipe.json").read_text())
     recipe["loop"] |= {"unit": "epochs", "steps": 3}
     (sec / "recipe.json").write_text(json.dumps(recipe))
@@ -564,6 +565,15 @@ def test_a_run_without_the_probe_is_compared_by_what_both_have(tmp_path):
     assert "k-NN 60.0 %, not 50.0 (+10.0 points)" in write_page([plain, sec], tmp_path / "page.html").read_text()
 
 
+def test_sentences_tell_the_main_metrics_of_every_task():
+    faces = ("lfw_auc", "lfw", "accuracy", "rank1@1000", "rank1@10000", "rank1@singles", "norm_mean")
+    assert main_metrics(faces) == {"accuracy": "accuracy", "rank1@10000": "rank 1 of 10,000"}
+    simclr = ("knn", "probe_top1@1", "probe_top1", "probe_top5", "probe_best_top1")
+    assert main_metrics(simclr) == {"probe_top1": "probe top-1", "knn": "k-NN"}
+    assert list(main_metrics(("f1", "nmi", "recall@2", "map@r", "recall@1"))) == ["recall@1", "map@r", "nmi", "f1"]
+    assert list(main_metrics(("mine", "other"))) == ["mine"]
+
+
 def test_what_is_no_source_is_refused_in_a_line(tmp_path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "list.json").write_text("[1]")
@@ -652,15 +662,16 @@ def test_what_is_odd_about_the_images_is_said_once_of_all_runs_it_is_true_of(tmp
 
 
 def test_runs_that_differ_in_the_constraint_alone_are_compared_in_words(tmp_path):
-    plain, sec = write_run(tmp_path / "plain", 0.5, 0, eta="0.0"), write_run(tmp_path / "sec", 0.617, 1)
+    plain, sec = write_run(tmp_path / "plain", 0.5, 0, eta="0.0"), write_run(tmp_path / "sec", 0.618, 1)
     last = "snapshots/step-0000020.npz"
     held = np.load(sec / last)
     np.savez(sec / last, **{**held, "angles": 2 * held["norms"]})
     turns = [np.load(folder / last)["angles"].astype(float).var() for folder in (sec, plain)]
     told = (
-        "sec against plain, differing in the constraint alone (constraint.eta 0.1, not 0.0): R@1 61.7 %, not 50.0 "
-        "(+11.7 points), spread of the norms (c.v.) 0.1, not 0.125, "
-        f"variance of the turns {turns[0]:.3g} degrees², not {turns[1]:.3g} (steps 15 to 20), "
+        "sec against plain, differing in the constraint alone (constraint.eta 0.1, not 0.0): R@1 61.8 %, not 50.0 "
+        "(+11.8 points); MAP@R 30.9, not 25.0 (+5.9); NMI 50.0, not 50.0 (+0.0); F1 25.0, not 25.0 (+0.0); "
+        "spread of the norms (c.v.) 0.1, not 0.125; "
+        f"variance of the turns {turns[0]:.3g} degrees², not {turns[1]:.3g} (steps 15 to 20); "
         "slope of log turn by log norm 1, not -1."
     )
     assert told in write_page([plain, sec], tmp_path / "page.html").read_text()
@@ -677,7 +688,8 @@ def test_a_table_of_learning_rates_has_a_chart_of_them_and_words(pages, tmp_path
     page = pages["table"].read_text()
     assert (
         "sec-relative against no constraint, mean over 4 pairs of runs that differ in it alone: R@1 63.5 %, not 60.5 "
-        "(+3.0 points), spread of the norms (c.v.) 0.1, not 0.1."
+        "(+3.0 points); MAP@R 31.8, not 30.2 (+1.5); NMI 50.0, not 50.0 (+0.0); F1 20.0, not 20.0 (+0.0); "
+        "spread of the norms (c.v.) 0.1, not 0.1."
     ) in page
     label = r'aria-label="(R@1, %, by learning rate[^"]*)"[^>]*data-chart="([^"]*)"'
     told, data = re.search(label, page).groups()

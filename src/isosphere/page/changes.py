@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from isosphere.page.markup import number, percent
-from isosphere.page.metrics import metric_names
+from isosphere.page.metrics import main_metrics
 from isosphere.page.panels import turn_slopes
 from isosphere.page.recipes import differing, learned
 from isosphere.page.sources import Run
@@ -63,16 +63,16 @@ def _change(run: Run, base: Run) -> str:
     if steps:
         mine, theirs = (number(one[steps[-1]]) for one in slopes)
         told.append(f"slope of log turn by log norm {mine}, not {theirs}")
-    return ", ".join(told) or "nothing is measured of both"
+    return "; ".join(told) or "nothing is measured of both"
 
 
 def changed_metrics(mine: dict[str, float], theirs: dict[str, float]) -> list[str]:
-    """The first metric of both in percent, and the spread of the norms evaluated, where both have it."""
+    """The main metrics of both in percent, and the spread of the norms evaluated, where both have it."""
     told = []
-    shared = {name: title for name, title in metric_names([mine]).items() if name in theirs}
-    for name, title in list(shared.items())[:1]:
-        points = 100 * (mine[name] - theirs[name])
-        told.append(f"{title} {percent(mine[name])} %, not {percent(theirs[name])} ({points:+.1f} points)")
+    for name, title in main_metrics([name for name in mine if name in theirs]).items():
+        first, points = not told, 100 * (mine[name] - theirs[name])
+        change = f"{points:+.1f}{' points' * first}"
+        told.append(f"{title} {percent(mine[name])}{' %' * first}, not {percent(theirs[name])} ({change})")
     if "norm_cv" in mine and "norm_cv" in theirs:
         told.append(f"spread of the norms (c.v.) {number(mine['norm_cv'])}, not {number(theirs['norm_cv'])}")
     return told
@@ -96,7 +96,7 @@ def arm_changes(records: Sequence[dict[str, Any]], arms: Iterable[str]) -> list[
         if told:
             count = "one pair of runs" if len(pairs) == 1 else f"{len(pairs)} pairs of runs"
             said.append(f"{arm} against no constraint, mean over {count} that differ in it alone: ")
-            said[-1] += ", ".join(told) + "."
+            said[-1] += "; ".join(told) + "."
     return said
 
 

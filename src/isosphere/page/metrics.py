@@ -1,11 +1,12 @@
 """Which metrics there are, and what they are called."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
-from isosphere.tables import PRIMARY, WATCHED, columns, face_columns
+from isosphere.tables import PRIMARY, WATCHED, columns, face_columns, ranks
 
 NORMS = {"norm_mean": "mean norm", "norm_variance": "variance", "norm_cv": "coeff. of variation"}
 NO_METRIC = ("kind", "step", "not_finite", "lr_proxy_mean", "lr_proxy_cv", "radial_share", "tangential_share")
+MAIN = ("recall@1", "map@r", "nmi", "f1", "accuracy", "probe_top1", "knn")  # which sentences tell, and rank 1
 
 
 EXPLAINED = (
@@ -31,3 +32,10 @@ def metric_names(found: Sequence[dict[str, float]]) -> dict[str, str]:
     known |= {name: title.replace(" ", "\u00a0").replace("\n", " ") for name, title in lines.items()}
     skipped = {"singletons", "r_precision", *NO_METRIC, *(n for n in present if n.startswith(("norm_", "probe_")))}
     return known | {name: name for name in present if name not in known and name not in skipped}
+
+
+def main_metrics(names: Collection[str]) -> dict[str, str]:
+    """Those by which a task is judged, rank 1 among the most distractors; of another task the first of them."""
+    titles = metric_names([dict.fromkeys(names, 0.0)])
+    most = [name for name in ranks(names) if name.removeprefix("rank1@").isdecimal()][-1:]
+    return {name: titles[name] for name in (*MAIN, *most) if name in titles} or dict(list(titles.items())[:1])
