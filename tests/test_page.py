@@ -818,7 +818,7 @@ def test_a_page_of_large_noisy_images_stays_small(tmp_path):
 # ---------------------------------------------------------------- in a browser
 
 ROWS = "[...document.querySelector('{0} table').tBodies[0].rows].map((row) => row.cells[{1}].textContent)"
-OVERFLOW = """[...document.querySelectorAll('body *')].filter((node) => !node.closest('.scroll, nav, .skip, #tip') &&
+OVERFLOW = """[...document.querySelectorAll('body *')].filter((node) => !node.closest('.scroll, .skip, #tip') &&
     node.getBoundingClientRect().right > innerWidth + 1).map((node) => node.outerHTML.slice(0, 200))"""
 CUT_OFF = """[...document.querySelectorAll('svg[viewBox] text')].filter((node) => {
     const [a, b] = [node.getBoundingClientRect(), node.ownerSVGElement.getBoundingClientRect()];
