@@ -1,5 +1,6 @@
 """The report page: its numbers against plain loops, whatever is missing, and all of it in a real browser."""
 
+import colorsys
 import html
 import json
 import math
@@ -13,7 +14,9 @@ import pytest
 import torch
 from PIL import Image
 
+import isosphere.page
 from browser import Browser, find_browser
+from isosphere.figures.style import ARM_COLOURS
 from isosphere.monitor import NormMonitor
 from isosphere.page import write_page
 from isosphere.page.charts import Series, line_chart
@@ -23,6 +26,7 @@ from isosphere.page.metrics import main_metrics
 from isosphere.page.panels import turn_slopes
 from isosphere.page.recipes import differing
 from isosphere.page.sources import Embedded, Run, Snapshot, read_records, read_run
+from isosphere.page.styles import ARM_STYLES
 from isosphere.recipes import find, options, schema
 from tiny import tiny_recipe
 
@@ -408,18 +412,32 @@ def test_an_arm_has_one_colour_in_all_tables_and_that_of_its_run(tmp_path):
     held["runs"] = [record for record in held["runs"][::-1] if record["arm"] != "none"]
     second.write_text(json.dumps(held))
     one, other = colours(write_page([first, second], tmp_path / "page.html").read_text())
-    assert list(one) == ["none", "sec", "sec-relative", "l2reg"] and list(other) == ["l2reg", "sec-relative", "sec"]
-    assert len(set(one.values())) == 4 and other == {arm: one[arm] for arm in other}
+    assert one == {"no constraint": "s1", "SEC": "s0", "relative SEC": "s2", "L2-reg": "s4"}, "as in the figures"
+    assert list(other) == ["L2-reg", "relative SEC", "SEC"] and other == {arm: one[arm] for arm in other}
     runs = [write_run(tmp_path / "sole", 0.5, 0), write_run(tmp_path / "known", 0.5, 0)]
     recipe = next(record["recipe"] for record in held["runs"] if record["arm"] == "sec-relative")
     (runs[1] / "recipe.json").write_text(json.dumps(recipe | {"seed": 7}))
     page = write_page([*runs, first], tmp_path / "page.html").read_text()
     *ofruns, table = colours(page)
     assert all(legend == {"sole": "s0", "known": "s1"} for legend in ofruns) and len(ofruns) == 3
-    assert table == {"none": "s2", "sec": "s3", "sec-relative": "s1", "l2reg": "s4"}
-    marks = re.findall(r'<g class="(s\d)"><title>([\w-]+): ', page)
-    assert {name for _, name in marks} == {"none", "sec", "sec-relative"}
+    assert table == {"no constraint": "s2", "SEC": "s3", "relative SEC": "s1", "L2-reg": "s4"}
+    marks = re.findall(r'<g class="(s\d)"><title>([\w -]+): ', page)
+    assert {name for _, name in marks} == {"no constraint", "SEC", "relative SEC"}
     assert all(table[name] == colour for colour, name in marks)
+
+
+def test_a_constraint_has_the_hue_that_it_has_in_the_figures(tmp_path):
+    css = (Path(isosphere.page.__file__).parent / "page.css").read_text()
+    hue = lambda colour: colorsys.rgb_to_hsv(*(int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)))[0]  # noqa: E731
+    for arm, style in ARM_STYLES.items():
+        for colour in re.search(rf"\.s{style % 8} .*\((#\w+), (#\w+)\)", css).groups() * (arm != "balanced"):
+            apart = abs(hue(colour) - hue(ARM_COLOURS[arm]))
+            assert min(apart, 1 - apart) < 0.1, (arm, colour)
+    assert ARM_STYLES.keys() == ARM_COLOURS.keys() and len(set(ARM_STYLES.values())) == len(ARM_STYLES)
+    plain, sec = write_run(tmp_path / "plain", 0.5, 0, eta="0.0"), write_run(tmp_path / "sec", 0.5, 1)
+    *ofruns, table = colours(write_page([sec, plain, pair_file(tmp_path / "t.json")], tmp_path / "p.html").read_text())
+    assert ofruns == [{"sec": "s0", "plain": "s1"}] * 3
+    assert table == {"no constraint": "s1", "SEC": "s0", "relative SEC": "s2"}
 
 
 def test_a_recipe_of_another_version_is_shown_as_it_stands(tmp_path):
@@ -459,15 +477,15 @@ def test_a_table_leads_with_what_it_is_judged_by_and_draws_what_was_watched(page
     page = pages["simclr"].read_text()
     assert "<figcaption>probe top-1, %: mean, least and greatest of the seeds</figcaption>" in page
     assert "71.0 ± 1.4" in page and "73.0 ± 1.4" in page and "k-NN, %: mean" not in page
-    assert "sec against no constraint, mean over 2 pairs of runs that differ in it alone: probe top-1 73.0 %" in page
+    assert "SEC against no constraint, mean over 2 pairs of runs that differ in it alone: probe top-1 73.0 %" in page
     assert page.index('"n">probe top-1</th>') < page.index('"n">k-NN</th>')
     row = '<td class="n">2</td><td class="n">73.0 ± 1.4</td>'
     assert row in page and '<td class="n">3.5</td><td class="n">1</td><td class="n">0.2</td>' in page
-    courses = {"none": [[0, 51.0], [50, 56.0], [100, 61.0]], "sec": [[0, 53.0], [50, 58.0], [100, 63.0]]}
+    courses = {"no constraint": [[0, 51.0], [50, 56.0], [100, 61.0]], "SEC": [[0, 53.0], [50, 58.0], [100, 63.0]]}
     charts = drawn(page)
     assert charts["k-NN in test, %"] == courses and not any("probe" in title for title in charts)
-    assert charts["mean norm"]["sec"] == [[50, 3.5], [100, 3.5]]
-    assert charts["variance of the norms"]["sec"] == [[50, 1.0], [100, 1.0]]
+    assert charts["mean norm"]["SEC"] == [[50, 3.5], [100, 3.5]]
+    assert charts["variance of the norms"]["SEC"] == [[50, 1.0], [100, 1.0]]
 
     held = json.loads(simclr_file(tmp_path / "faces.json").read_text())
     for record in held["runs"]:
@@ -516,8 +534,8 @@ def test_differences_of_faces_are_told_of_each_set_of_rank_1_and_of_the_norm(pag
     }  # fmt: skip
     charts = re.findall(r'<figcaption>differences([^<]*)</figcaption><svg[^>]*aria-label="([^"]*)"', page)
     assert [title.split(" in points")[0] for title, _ in charts] == ["", " of the norm&#x27;s AUROC"]
-    assert "rank 1 of 10,000, less no constraint, sec: +1.0" in charts[0][1] and "AUROC" not in charts[0][1]
-    assert charts[1][1].count("norm AUROC, less no constraint, sec: ") == 3
+    assert "rank 1 of 10,000, less no constraint, SEC: +1.0" in charts[0][1] and "AUROC" not in charts[0][1]
+    assert charts[1][1].count("norm AUROC, less no constraint, SEC: ") == 3
 
 
 def test_a_run_on_faces_is_headed_by_words_too(tmp_path):
@@ -687,7 +705,7 @@ def test_runs_that_differ_in_the_constraint_alone_are_compared_in_words(tmp_path
 def test_a_table_of_learning_rates_has_a_chart_of_them_and_words(pages, tmp_path):
     page = pages["table"].read_text()
     assert (
-        "sec-relative against no constraint, mean over 4 pairs of runs that differ in it alone: R@1 63.5 %, not 60.5 "
+        "relative SEC against no constraint, mean over 4 pairs of runs that differ in it alone: R@1 63.5 %, not 60.5 "
         "(+3.0 points); MAP@R 31.8, not 30.2 (+1.5); NMI 50.0, not 50.0 (+0.0); F1 20.0, not 20.0 (+0.0); "
         "spread of the norms (c.v.) 0.1, not 0.1."
     ) in page
@@ -695,7 +713,7 @@ def test_a_table_of_learning_rates_has_a_chart_of_them_and_words(pages, tmp_path
     told, data = re.search(label, page).groups()
     chart = json.loads(html.unescape(data))
     lines = {one["name"]: one["points"] for one in chart["series"]}
-    wanted = {"none": 60.5, "sec": 62.5, "sec-relative": 63.5}
+    wanted = {"no constraint": 60.5, "SEC": 62.5, "relative SEC": 63.5}
     assert lines == {arm: [[1e-05, value], [0.0002, value]] for arm, value in wanted.items()}
     assert chart["log_x"] and chart["x"] == pytest.approx([1e-05 / 1.2, 0.0002 * 1.2])
     held = json.loads(results_file(tmp_path / "other.json").read_text())

@@ -9,9 +9,10 @@ from pathlib import Path
 from isosphere.page.gallery import gallery_section
 from isosphere.page.markup import embedded, folded, text
 from isosphere.page.recipes import recipes_section
-from isosphere.page.results import arm_styles, results_section
+from isosphere.page.results import results_section
 from isosphere.page.runs import run_sections
 from isosphere.page.sources import read_sources
+from isosphere.page.styles import arm_styles, run_styles
 
 HERE = Path(__file__).parent
 NAMES = 4  # in the heading; the others are folded
@@ -22,6 +23,8 @@ def write_page(sources: Sequence[Path], out: Path) -> Path:
     if out.is_dir() or not out.parent.is_dir():
         raise ValueError(f"the page must be a file in a folder that exists, not {out}")
     runs, tables = read_sources([Path(source) for source in sources])
+    for run, style in zip(runs, run_styles(runs), strict=True):
+        run.style = style
     gallery, shown = gallery_section(runs)
     sections = [*run_sections(runs), gallery, recipes_section(runs)] if runs else []
     styles = arm_styles(runs, tables)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from isosphere.figures.words import arm_words
 from isosphere.page.markup import number, percent
 from isosphere.page.metrics import main_metrics
 from isosphere.page.panels import turn_slopes
@@ -95,7 +96,7 @@ def arm_changes(records: Sequence[dict[str, Any]], arms: Iterable[str]) -> list[
         told = changed_metrics(*(_means([pair[side] for pair in pairs]) for side in (0, 1)))
         if told:
             count = "one pair of runs" if len(pairs) == 1 else f"{len(pairs)} pairs of runs"
-            said.append(f"{arm} against no constraint, mean over {count} that differ in it alone: ")
+            said.append(f"{arm_words(arm)} against no constraint, mean over {count} that differ in it alone: ")
             said[-1] += "; ".join(told) + "."
     return said
 

@@ -21,7 +21,7 @@ SAMPLE, WORST = 120, 80  # queries at most
 CANDIDATES = 4096  # queries among which the worst errors are looked for
 PIXELS = 80  # longer side of a thumbnail
 BUDGET = 1_500_000  # bytes of all thumbnails, before base64 makes them a third larger
-Members = list[tuple[int, Run]]  # each with its style
+Members = list[Run]  # of one test set
 
 
 class Nearest(NamedTuple):
@@ -44,15 +44,15 @@ class Pictures(NamedTuple):
 def gallery_section(runs: Sequence[Run]) -> tuple[str, list[dict[str, Any]]]:
     """A gallery for every group of runs that share a test set, and what the page's script shows in each."""
     groups: dict[bytes, Members] = {}
-    for style, run in enumerate(runs):
+    for run in runs:
         if run.embedded is not None:
             test_set = run.embedded.labels.tobytes() + run.embedded.is_query.tobytes()
-            groups.setdefault(test_set, []).append((style, run))
+            groups.setdefault(test_set, []).append(run)
     parts, shown = [], []
     for members in groups.values():
         content, sentences = _gallery(members, BUDGET // len(groups))
         if len(groups) > 1:
-            parts.append(f"<h3>{text(', '.join(run.name for _, run in members))}</h3>")
+            parts.append(f"<h3>{text(', '.join(run.name for run in members))}</h3>")
         parts.append(listed(sentences))
         if content:
             parts.append(f'<div class="gallery" data-group="{len(shown)}"></div>{_without_script(content)}')
@@ -64,13 +64,13 @@ def gallery_section(runs: Sequence[Run]) -> tuple[str, list[dict[str, Any]]]:
 
 def _gallery(members: Members, budget: int) -> tuple[dict[str, Any], list[str]]:
     """What is shown for one test set, and sentences that say what it is, or why there is nothing."""
-    pictures, reason = _pictures([run for _, run in members])
+    pictures, reason = _pictures(members)
     if pictures is None:
         return {}, [f"There is no gallery: {reason}."]
-    embedded = members[0][1].embedded
+    embedded = members[0].embedded
     queries = np.flatnonzero(embedded.is_query)
     candidates = queries[_spread(len(queries), CANDIDATES)]
-    found = [nearest(run.embedded, candidates) for _, run in members]
+    found = [nearest(run.embedded, candidates) for run in members]
     sample, worst = chosen(np.max([one.lead for one in found], axis=0))
     images: dict[int, str] = {}
     kept, unread, spent = [], 0, 0
@@ -92,7 +92,7 @@ def _gallery(members: Members, budget: int) -> tuple[dict[str, Any], list[str]]:
         return {}, [f"There is no gallery: {told}."]
     rows = [row for row in sample if row in kept] + [row for row in worst if row in kept and row not in sample]
     content = {
-        "runs": [{"name": run.name, "style": style % 8} for style, run in members],
+        "runs": [{"name": run.name, "style": run.style % 8} for run in members],
         "names": {int(embedded.labels[i]): _class_name(embedded, pictures, i) for i in images},
         "labels": {i: int(embedded.labels[i]) for i in images},
         "images": images,

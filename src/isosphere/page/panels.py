@@ -38,9 +38,10 @@ def curves_section(runs: Sequence[Run]) -> str:
 
 def _course(runs: Sequence[Run], kind: str, name: str, title: str = "", scale: float = 1) -> str:
     series = []
-    for style, run in enumerate(runs):
+    for run in runs:
         band = _extremes(run) if name == "norm_mean" else []
-        series.append(Series(run.name, style, [(step, scale * value) for step, value in run.course(kind, name)], band))
+        points = [(step, scale * value) for step, value in run.course(kind, name)]
+        series.append(Series(run.name, run.style, points, band))
     return line_chart(title or TITLES.get(name, name), "step", series, log=name in LOGARITHMIC)
 
 
@@ -55,7 +56,7 @@ def _charted(name: str, title: str, runs: Sequence[Run], charts: Sequence[str], 
     if not drawn:
         return ""
     said = note(sentence) if sentence else ""
-    styles = {run.name: style for style, run in enumerate(runs)}
+    styles = {run.name: run.style for run in runs}
     return section(name, title, said, legend(styles), f'<div class="charts">{drawn}</div>')
 
 
@@ -67,12 +68,12 @@ def norms_section(runs: Sequence[Run]) -> str:
     titles = {"norm_mean": "mean norm, and least to greatest"} if any(map(_extremes, runs)) else {}
     charts = [_course(runs, "train", name, titles.get(name, "")) for name in NORMS]
     tested = [
-        (run.name, style, np.linalg.norm(run.embedded.embeddings, axis=1))
-        for style, run in enumerate(runs)
+        (run.name, run.style, np.linalg.norm(run.embedded.embeddings, axis=1))
+        for run in runs
         if run.embedded is not None
     ]
     relative = [(name, style, found / found.mean()) for name, style, found in tested if found.mean() > 0]
-    seen = [(run.name, style, run.snapshots[-1].norms) for style, run in enumerate(runs) if run.snapshots]
+    seen = [(run.name, run.style, run.snapshots[-1].norms) for run in runs if run.snapshots]
     seen = [one for one in seen if one[2] is not None]
     images = " or ".join(dict.fromkeys(run.images for run in runs if run.embedded is not None))
     ratio = "norm / mean norm"
@@ -96,14 +97,14 @@ def norms_section(runs: Sequence[Run]) -> str:
 def directions_section(runs: Sequence[Run]) -> str:
     """How far training images turned between looks at them, how that depends on their norms, and what should."""
     turned, spread, slopes = [], [], []
-    for style, run in enumerate(runs):
+    for run in runs:
         shots = [shot for shot in run.snapshots if shot.angles is not None]
         angles = [(shot.step, np.quantile(shot.angles, (0.1, 0.5, 0.9))) for shot in shots]
         band = [(step, low, high) for step, (low, _, high) in angles]
-        turned.append(Series(run.name, style, [(step, middle) for step, (_, middle, _) in angles], band))
-        spread.append(Series(run.name, style, [(shot.step, float(shot.angles.var())) for shot in shots]))
-        slopes.append(Series(run.name, style, turn_slopes(run)))
-    last = [(run.name, style, run.snapshots[-1].angles) for style, run in enumerate(runs) if run.snapshots]
+        turned.append(Series(run.name, run.style, [(step, middle) for step, (_, middle, _) in angles], band))
+        spread.append(Series(run.name, run.style, [(shot.step, float(shot.angles.var())) for shot in shots]))
+        slopes.append(Series(run.name, run.style, turn_slopes(run)))
+    last = [(run.name, run.style, run.snapshots[-1].angles) for run in runs if run.snapshots]
     last = [one for one in last if one[2] is not None]
     charts = [
         line_chart("turn since the last look, degrees: median, 10 to 90 %", "step", turned),

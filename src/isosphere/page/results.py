@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from isosphere.figures.words import arm_words
 from isosphere.page.changes import arm_changes
 from isosphere.page.charts import Series, interval_chart, legend, line_chart
 from isosphere.page.lines import numbers
 from isosphere.page.markup import folded, listed, note, number, percent, section, table
 from isosphere.page.metrics import EXPLAINED, NORMS, metric_names, parted
 from isosphere.page.recipes import differing, learned
-from isosphere.page.sources import Results, Run
+from isosphere.page.sources import Results
 from isosphere.recipes.tables import printed
 from isosphere.tables import (
     PRIMARY,
@@ -34,28 +35,14 @@ Styles = Mapping[str, int]  # of the arms, in their order
 RATES = ("seed", "optimiser.lr", "optimiser.backbone_lr", "optimiser.class_lr")
 
 
-def arm_styles(runs: Sequence[Run], tables: Sequence[Results]) -> dict[str, int]:
-    """A style for every arm, the same in all tables: that of a run with its recipe, else one that no run has."""
-    records = [record for results in tables for record in results.runs]
-    apart = ("seed", "model.weights")  # where the weights lay may be left out of a table
-    recipes = [learned(run.recipe, *apart) if run.recipe else None for run in runs]
-    styles: dict[str, int] = {}
-    for record in records:
-        recipe = learned(record["recipe"], *apart)
-        if recipe in recipes and recipes.index(recipe) not in styles.values():
-            styles.setdefault(record["arm"], recipes.index(recipe))
-    others = [arm for arm in in_order(records) if arm not in styles]
-    return styles | {arm: style for style, arm in enumerate(others, len(runs))}
-
-
 def results_section(results: Results, place: str, every: Styles) -> str:
     """Everything about one file, its arms in the styles that they have in every file."""
     parts = []
     if results.runs:
         styles, groups = {arm: every[arm] for arm in in_order(results.runs)}, grouped(results.runs)
         found = differences(results.runs, styles)
-        parts += [listed(arm_changes(results.runs, styles)), over_seeds(groups), legend(styles), '<div class="charts">']
-        parts += [rates_chart(groups, styles), means_chart(groups, styles)]
+        parts += [listed(arm_changes(results.runs, styles)), over_seeds(groups), _legend(styles)]
+        parts += ['<div class="charts">', rates_chart(groups, styles), means_chart(groups, styles)]
         parts += [*differences_charts(found, styles), "</div>", differences_table(found)]
         parts += [_printed(results.name, groups), _curves(groups, styles), _recipes(groups)]
     else:
@@ -63,6 +50,10 @@ def results_section(results: Results, place: str, every: Styles) -> str:
     parts.append(_trials(results.trials, unfolded=not results.runs))
     parts.append(note("A results file keeps neither embeddings nor images: name run folders to see a gallery."))
     return section(place, f"Results of {results.name}", *parts)
+
+
+def _legend(styles: Styles) -> str:
+    return legend({arm_words(arm): style for arm, style in styles.items()})
 
 
 def grouped(records: Records) -> dict[tuple[str, str], Records]:
@@ -124,7 +115,7 @@ def means_chart(groups: dict[tuple[str, str], Records], styles: Styles) -> str:
     for (cell, arm), found in groups.items():
         values = [100 * record["last"][name] for record in found if name in record["last"]]
         if values:
-            bar = (arm, styles[arm], float(np.mean(values)), min(values), max(values), spread(values))
+            bar = (arm_words(arm), styles[arm], float(np.mean(values)), min(values), max(values), spread(values))
             cells.setdefault(cell, []).append(bar)
     return interval_chart(f"{title}, %: mean, least and greatest of the seeds", list(cells.items()))
 
@@ -146,7 +137,8 @@ def rates_chart(groups: dict[tuple[str, str], Records], styles: Styles) -> str:
             if rate > 0 and name in record["last"]:
                 rates.setdefault(rate, []).append(100 * record["last"][name])
         points = [(rate, float(np.mean(values))) for rate, values in sorted(rates.items())]
-        series.append(Series(arm, style, points, [(rate, min(its), max(its)) for rate, its in sorted(rates.items())]))
+        band = [(rate, min(its), max(its)) for rate, its in sorted(rates.items())]
+        series.append(Series(arm_words(arm), style, points, band))
     told = f"{title}, %, by learning rate: mean, least to greatest of the seeds"
     return line_chart(told, "learning rate of the head", series, log_x=True)
 
@@ -193,9 +185,9 @@ def _differences_chart(found: dict[str, list[Difference]], styles: Styles, what:
         for one in its:
             # One pair has no interval: its point alone is drawn.
             mean, low, high = (100 * (one.mean if v is None else v) for v in (one.mean, one.low, one.high))
-            place = f"{metric}, less {'no constraint' if one.than == 'none' else one.than}"
+            place = f"{metric}, less {arm_words(one.than)}"
             told = f"{mean:+.1f}" + " (one pair)" * (one.low is None)
-            groups.setdefault(place, []).append((one.arm, styles[one.arm], mean, low, high, told))
+            groups.setdefault(place, []).append((arm_words(one.arm), styles[one.arm], mean, low, high, told))
     title = f"differences{what} in points, pooled over cells, 95 % intervals"
     return interval_chart(title, list(groups.items()), level=0.0)
 
@@ -249,7 +241,7 @@ def _chart(title: str, arms: dict[str, Records], styles: Styles, course, log: bo
                 seeds.setdefault(step, []).append(value)
         most = max(map(len, seeds.values()), default=0)
         points = [(step, float(np.mean(v))) for step, v in sorted(seeds.items()) if len(v) == most]
-        series.append(Series(arm, styles[arm], points))
+        series.append(Series(arm_words(arm), styles[arm], points))
     return line_chart(title, "step", series, log)
 
 

@@ -55,6 +55,7 @@ class Run:
     snapshots: list[Snapshot] = field(default_factory=list)
     embedded: Embedded | None = None
     missing: list[str] = field(default_factory=list)
+    style: int = 0  # in which it is drawn, once it is known beside which others
 
     @property
     def images(self) -> str:
