@@ -201,7 +201,7 @@ def test_the_demo_compares_two_runs(tmp_path):
         ("train rendered --model.dim 0", "model: dim must be at least 1, not 0"),
         ("train rendered --seed -1", "recipe: seed must be at least 0, not -1"),
         ("train rendered --loss NTXent", "NTXent needs --batches.per_class 2, or --batches.views 2"),
-        ("train rendered --model.backbone vit_tiny_patch16_224", "cannot take images of 32 x 32 pixels"),
+        ("train rendered --model.backbone crossvit_9_240", "cannot take images of 32 x 32 pixels"),
         ("train rendered --model.backbone squeezenet1_0", "squeezenet1_0 has no linear classifier"),
         ("train rendered --resume nowhere", "goes on with that folder's own recipe: leave out rendered"),
         ("train --resume nowhere --out here", "leave out --out"),
