@@ -501,6 +501,24 @@ def test_a_table_leads_with_what_it_is_judged_by_and_draws_what_was_watched(page
     assert drawn(page)["R@1 in test, %"] == courses
 
 
+def test_a_table_shows_how_far_directions_turned_where_its_runs_tell(pages, tmp_path):
+    assert pages["table"].read_text().count("No directions recorded") == 1
+    held = json.loads(results_file(tmp_path / "turns.json").read_text())
+    for record in held["runs"]:
+        seed, more = record["recipe"]["seed"], 5 * (record["arm"] == "none")
+        turns = [(10, 0, 40.0 + 2 * seed + more, 9.0), (20, 10, 20.0 + 2 * seed, 4.0)]
+        keys = ("step", "since", "turn_mean", "turn_variance")
+        record["turns"] = [dict(zip(keys, turn, strict=True)) | {"turn_slope": -0.5} for turn in turns]
+    held["runs"][0]["turns"] = []  # as of a seed that took no snapshots
+    (tmp_path / "turns.json").write_text(json.dumps(held))
+    page = write_page([tmp_path / "turns.json"], tmp_path / "page.html").read_text()
+    assert "No directions recorded" not in page and page.count("directions of cub200-ms-lr") == 2
+    first = drawn(page.split("directions of cub200-ms-lr")[1])
+    turned = first["mean turn since the snapshot before, degrees"]
+    assert turned["SEC"] == [[10, 42.0], [20, 22.0]] and turned["no constraint"] == [[10, 46.0], [20, 21.0]]
+    assert first["variance of the turns, degrees²"]["SEC"] == [[10, 9.0], [20, 4.0]]
+
+
 def headings(page: str) -> list[list[str]]:
     """Those of every table."""
     rows = re.findall(r"<thead><tr>(.*?)</tr>", page.replace("\u00a0", " "))
@@ -562,6 +580,32 @@ def test_trials_say_what_was_held_out_whatever_they_took_it_for(pages, tmp_path)
     assert "judged on held-out training classes; metrics in %" in page
     page = write_page([results_file(tmp_path / "other.json")], tmp_path / "page.html").read_text()
     assert "<figcaption>tuning trials; metrics in %</figcaption>" in page, "nobody knows"
+
+
+def test_trials_are_charted_by_learning_rate_and_over_steps(tmp_path):
+    held = json.loads(simclr_file(tmp_path / "trials.json", finals=False).read_text())
+    trials = []
+    for arm, eta, decay in (("none", 0.0, 0.1), ("none", 0.0, 0.2), ("sec", 0.25, 0.1), ("sec", 1.0, 0.1)):
+        for record in held["trials"]:
+            for rate in (0.5, 2.0) if record["arm"] == arm else ():
+                one = json.loads(json.dumps(record))
+                one["recipe"]["optimiser"] |= {"lr": rate, "weight_decay": decay}
+                one["recipe"]["constraint"]["eta"] = eta
+                one["last"]["probe_top1"] += rate / 100 + eta / 10
+                trials.append(one)
+    (tmp_path / "trials.json").write_text(json.dumps({"trials": trials, "runs": []}))
+    page = write_page([tmp_path / "trials.json"], tmp_path / "page.html").read_text()
+    charts = drawn(page)
+    plain = "no constraint, optimiser.weight_decay"
+    scores = charts["probe top-1, %, by learning rate"]
+    assert list(scores) == [f"{plain} 0.1", f"{plain} 0.2", "SEC (η 0.25)", "SEC (η 1)"]
+    assert scores["SEC (η 1)"] == [[0.5, 83.5], [2, 85.0]] and scores[f"{plain} 0.2"] == [[0.5, 71.5], [2, 73.0]]
+    course = charts["k-NN on the way, %, learning rate 2"]
+    assert course.keys() == scores.keys() and course["SEC (η 1)"] == [[0, 53.0], [50, 58.0], [100, 63.0]]
+    (shown,) = colours(page)
+    assert list(shown.values()) == ["s1", "s1", "s0", "s0"], "an arm's lines have its colour"
+    looks = re.findall(r'class="s\d">(<path.*?)</svg>', re.search('<ul class="legend">(.*?)</ul>', page)[1])
+    assert len(set(looks[:2])) == 2 and len(set(looks[2:])) == 2, "and patterns of their own"
 
 
 def test_a_run_that_was_a_trial_is_not_headed_by_test_classes(tmp_path):

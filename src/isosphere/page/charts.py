@@ -227,7 +227,7 @@ def _colour(style: int) -> str:
 
 
 def _dash(style: int) -> str:
-    dash = DASHES[style % len(DASHES)]
+    dash = DASHES[(style + style // 8) % len(DASHES)]  # another one for the next of the same colour
     return f' stroke-dasharray="{dash}"' if dash else ""
 
 

@@ -1,6 +1,7 @@
 """Which metrics there are, and what they are called."""
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from isosphere.tables import PRIMARY, WATCHED, columns, face_columns, ranks
 
@@ -39,3 +40,10 @@ def main_metrics(names: Collection[str]) -> dict[str, str]:
     titles = metric_names([dict.fromkeys(names, 0.0)])
     most = [name for name in ranks(names) if name.removeprefix("rank1@").isdecimal()][-1:]
     return {name: titles[name] for name in (*MAIN, *most) if name in titles} or dict(list(titles.items())[:1])
+
+
+def headlines(records: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """The metrics by which arms are compared, the headline first; a task that has none of them goes by its first."""
+    metrics = metric_names([record["last"] for record in records])
+    known = {name: metrics[name] for name in PRIMARY if name in metrics}
+    return known or dict(list(metrics.items())[:1])

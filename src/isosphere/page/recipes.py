@@ -17,6 +17,8 @@ FREE = ("claim", "data.pack", "data.pairs_root", "data.download") + tuple(
 )
 """Fields that say where files are and how often something is written: they do not change what is learned."""
 
+RATES = ("seed", "optimiser.lr", "optimiser.backbone_lr", "optimiser.class_lr")  # in which trials of one line differ
+
 
 def differing(recipes: Sequence[dict[str, Any]]) -> dict[str, list[str]]:
     """The fields in which any recipe differs from the first, and their values in all of them."""

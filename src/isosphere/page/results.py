@@ -1,38 +1,22 @@
 """The sections about a results file of `reproduce`: mean and spread over seeds, pooled differences, curves, recipes."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from isosphere.figures.words import arm_words
 from isosphere.page.changes import arm_changes
 from isosphere.page.charts import Series, interval_chart, legend, line_chart
+from isosphere.page.courses import Records, Styles, curves, directions
 from isosphere.page.lines import numbers
-from isosphere.page.markup import folded, listed, note, number, percent, section, table
-from isosphere.page.metrics import EXPLAINED, NORMS, metric_names, parted
-from isosphere.page.recipes import differing, learned
+from isosphere.page.markup import folded, listed, note, number, section, table
+from isosphere.page.metrics import EXPLAINED, NORMS, headlines, metric_names, parted
+from isosphere.page.recipes import RATES, differing, learned
 from isosphere.page.sources import Results
+from isosphere.page.trials import trials_part
 from isosphere.recipes.tables import printed
-from isosphere.tables import (
-    PRIMARY,
-    TELLS,
-    WATCHED,
-    Difference,
-    columns,
-    compared,
-    heading,
-    held_out,
-    paper_columns,
-    pooled,
-    spread,
-)
-
-Records = Sequence[dict[str, Any]]
-Styles = Mapping[str, int]  # of the arms, in their order
-RATES = ("seed", "optimiser.lr", "optimiser.backbone_lr", "optimiser.class_lr")
+from isosphere.tables import TELLS, Difference, compared, heading, paper_columns, pooled, spread
 
 
 def results_section(results: Results, place: str, every: Styles) -> str:
@@ -44,10 +28,11 @@ def results_section(results: Results, place: str, every: Styles) -> str:
         parts += [listed(arm_changes(results.runs, styles)), over_seeds(groups), _legend(styles)]
         parts += ['<div class="charts">', rates_chart(groups, styles), means_chart(groups, styles)]
         parts += [*differences_charts(found, styles), "</div>", differences_table(found)]
-        parts += [_printed(results.name, groups), _curves(groups, styles), _recipes(groups)]
+        parts += [_printed(results.name, groups), curves(groups, styles), directions(groups, styles)]
+        parts.append(_recipes(groups))
     else:
         parts.append(note("This file holds tuning trials only: no final run has been made yet."))
-    parts.append(_trials(results.trials, unfolded=not results.runs))
+    parts.append(trials_part(results.trials, every, unfolded=not results.runs))
     parts.append(note("A results file keeps neither embeddings nor images: name run folders to see a gallery."))
     return section(place, f"Results of {results.name}", *parts)
 
@@ -72,13 +57,6 @@ def in_order(records: Records) -> list[str]:
 def _natural(cell: str) -> tuple[str, float]:
     name, found = re.fullmatch(r"(.*?)(\d+(?:\.\d+)?(?:e-?\d+)?)?", cell, re.DOTALL).groups()
     return name, float(found or 0)
-
-
-def headlines(records: Records) -> dict[str, str]:
-    """The metrics by which arms are compared, the headline first; a task that has none of them goes by its first."""
-    metrics = metric_names([record["last"] for record in records])
-    known = {name: metrics[name] for name in PRIMARY if name in metrics}
-    return known or dict(list(metrics.items())[:1])
 
 
 def over_seeds(groups: dict[tuple[str, str], Records]) -> str:
@@ -192,57 +170,7 @@ def _differences_chart(found: dict[str, list[Difference]], styles: Styles, what:
     return interval_chart(title, list(groups.items()), level=0.0)
 
 
-# ---------------------------------------------------------------- curves, recipes, trials
-
-
-def _curves(groups: dict[tuple[str, str], Records], styles: Styles) -> str:
-    """Per cell the course of what is watched, loss and norms, averaged over the seeds of an arm."""
-    folds = []
-    for cell in dict.fromkeys(cell for cell, _ in groups):
-        its = {arm: found for (where, arm), found in groups.items() if where == cell}
-        titles = columns([dict.fromkeys(WATCHED, 0.0)])
-        watched = (_chart(f"{titles[name]} in test, %", its, styles, partial(_tested, name)) for name in WATCHED)
-        charts = [
-            next(filter(None, watched), ""),
-            _chart("training loss", its, styles, partial(_trained, 1)),
-            _chart("mean norm", its, styles, partial(_trained, 2), log=True),
-            _chart("variance of the norms", its, styles, partial(_trained, 3), log=True),
-            _chart("coefficient of variation of the norms", its, styles, _variation),
-        ]
-        drawn = "".join(charts)
-        if drawn:
-            title = f"curves of {cell}, means over seeds"
-            folds.append(folded(title, f'<div class="charts">{drawn}</div>', unfolded=not folds))
-    return "".join(folds)
-
-
-def _tested(metric: str, record: dict[str, Any]) -> list[tuple[float, float]]:
-    return [(test["step"], 100 * test[metric]) for test in record["tests"] if metric in test]
-
-
-def _trained(column: int, record: dict[str, Any]) -> list[tuple[float, float]]:
-    return [(line[0], line[column]) for line in record["norms"]]
-
-
-def _variation(record: dict[str, Any]) -> list[tuple[float, float]]:
-    return [(step, variance**0.5 / mean) for step, _, mean, variance in record["norms"] if mean > 0]
-
-
-def _chart(title: str, arms: dict[str, Records], styles: Styles, course, log: bool = False) -> str:
-    series = []
-    for arm, found in arms.items():
-        seeds: dict[float, list[float]] = {}
-        for record in found:
-            try:
-                points = course(record)
-            except (KeyError, ValueError, TypeError):  # not recorded in this file
-                continue
-            for step, value in points:
-                seeds.setdefault(step, []).append(value)
-        most = max(map(len, seeds.values()), default=0)
-        points = [(step, float(np.mean(v))) for step, v in sorted(seeds.items()) if len(v) == most]
-        series.append(Series(arm_words(arm), styles[arm], points))
-    return line_chart(title, "step", series, log)
+# ---------------------------------------------------------------- recipes, and what the paper printed
 
 
 def _recipes(groups: dict[tuple[str, str], Records]) -> str:
@@ -254,23 +182,6 @@ def _recipes(groups: dict[tuple[str, str], Records]) -> str:
     rows = [[*key, *values] for key, values in zip(groups, zip(*fields.values(), strict=True), strict=True)]
     head = ["cell", "arm", *fields]
     return table("fields in which the recipes differ", head, rows, words=len(head))
-
-
-def _trials(trials: Records, unfolded: bool) -> str:
-    if not trials:
-        return ""
-    fields = differing([trial["recipe"] for trial in trials])
-    fields = {field: values for field, values in fields.items() if field not in ("claim",)}
-    metrics = headlines(trials)
-    values = zip(*fields.values(), strict=True) if fields else [()] * len(trials)
-    rows = []
-    for trial, found in zip(trials, values, strict=True):
-        shown = [percent(trial["last"].get(name)) for name in metrics]
-        rows.append([trial["cell"], trial["arm"], *shown, *found])
-    head = ["cell", "arm", *metrics.values(), *fields]
-    judged = " or ".join(dict.fromkeys(filter(None, (held_out(trial["recipe"]) for trial in trials))))
-    told = "tuning trials" + f", judged on {judged}" * bool(judged) + "; metrics in %"
-    return folded(f"{len(trials)} tuning trials", table(told, head, rows, words=2), unfolded)
 
 
 def _printed(name: str, groups: dict[tuple[str, str], Records]) -> str:
