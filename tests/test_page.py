@@ -828,7 +828,10 @@ def test_the_caption_is_what_the_run_says_was_tested(tmp_path):
 def test_one_pair_of_runs_has_no_interval(pages):
     page = pages["pair"].read_text()
     row = '<span>sec - none</span></th><td class="w">R@1</td><td class="n">+5.5</td><td class="n">-</td>'
-    assert row + '<td class="n">-</td>' in page and "+5.5 (one pair)" in page
+    assert row + '<td class="n">-</td>' in page and "+5.5 (one pair)" in page and "95 % intervals" not in page
+    page = pages["simclr"].read_text()
+    assert "SEC: +2.0 (2 pairs)" in page and "95 % intervals" not in page, "nor have two"
+    assert "95 % intervals" in pages["table"].read_text()
 
 
 def test_names_of_files_that_are_not_utf8_are_shown(tmp_path):

@@ -100,7 +100,10 @@ def test_only_pairs_of_one_cell_and_seed_count():
     assert found.low is None and found.high is None, "one pair has no spread"
     records += [record("c", arm, 0, value) for arm, value in (("none", 0.5), ("sec", 0.8))]
     found = pooled(records, "recall@1", "sec", "none")
-    assert (found.low, found.high) == pytest.approx((0.1, 0.3)), "two cells of one pair each have one"
+    assert found.pairs == 2 and found.low is None, "an interval of two would be just these two"
+    records += [record("d", arm, 0, value) for arm, value in (("none", 0.5), ("sec", 0.9))]
+    found = pooled(records, "recall@1", "sec", "none")
+    assert (found.low, found.high) == pytest.approx((0.1, 0.4)), "three cells of one pair each have one"
 
 
 def test_differences_table_compares_relative_sec_with_sec_too():

@@ -25,6 +25,7 @@ TELLS = "pairs told apart, and how well a low norm foretells an error (AUROC, 50
 PAPER = {"agedb30": "agedb_30", "cfpfp": "cfp_fp", "top1": "probe_top1", "top5": "probe_top5"}  # its names -> ours
 PRIMARY = ("recall@1", "map@r", "accuracy", "probe_top1")  # of which differences are told, and more of faces
 WATCHED = ("recall@1", "accuracy", "knn")  # of which the course is told: no probe is trained on the way
+ENOUGH = 3  # pairs of runs, to tell an interval
 Records = list[dict[str, Any]]  # each with cell, arm, seed and last
 
 
@@ -221,7 +222,7 @@ class Difference:
     than: str
     cells: dict[str, list[float]]
     mean: float
-    low: float | None  # None for one pair of runs, which tells nothing of the spread
+    low: float | None  # None for fewer than three pairs of runs: an interval drawn from two is just these two
     high: float | None
 
     @property
@@ -238,7 +239,8 @@ class Difference:
 def pooled(records: Records, metric: str, arm: str, than: str, resamples: int = 10_000) -> Difference | None:
     """The paired difference by seed within each cell, pooled over cells; None where no pair exists.
 
-    The interval is a bootstrap that draws cells and, within each, seeds, both with replacement.
+    The interval is a bootstrap that draws cells and, within each, seeds, both with replacement; none of fewer than
+    three pairs.
     """
     values = {(r["cell"], r["arm"], r["seed"]): r["last"][metric] for r in records if metric in r["last"]}
     cells: dict[str, list[float]] = {}
@@ -248,7 +250,7 @@ def pooled(records: Records, metric: str, arm: str, than: str, resamples: int = 
     if not cells:
         return None
     mean = float(np.mean([np.mean(found) for found in cells.values()]))
-    if sum(map(len, cells.values())) < 2:
+    if sum(map(len, cells.values())) < ENOUGH:
         return Difference(arm, than, cells, mean, None, None)
     generator = np.random.default_rng(0)
     drawn = np.stack(
@@ -267,6 +269,7 @@ def differences_table(records: Records, where: str = "") -> Table:
     if {"sec", "sec-relative"} <= set(arms):
         pairs.append(("sec-relative", "sec"))
     title = "paired differences in points: mean over cells, 95 % bootstrap interval over cells and seeds"
+    title += f" (from {ENOUGH} pairs on)"
     title += f"; {escape(where)}" if where else ""
     table = Table("difference", "metric", "mean", "interval", "cells above 0", "pairs", title=title, box=box.SIMPLE)
     for arm, than in pairs:

@@ -16,7 +16,7 @@ from isosphere.page.recipes import RATES, differing, learned
 from isosphere.page.sources import Results
 from isosphere.page.trials import trials_part
 from isosphere.recipes.tables import printed
-from isosphere.tables import TELLS, Difference, compared, heading, paper_columns, pooled, spread
+from isosphere.tables import ENOUGH, TELLS, Difference, compared, heading, paper_columns, pooled, spread
 
 
 def results_section(results: Results, place: str, every: Styles) -> str:
@@ -147,6 +147,7 @@ def differences_table(found: dict[str, list[Difference]]) -> str:
     ]  # fmt: skip
     head = ["difference", "metric", "mean", "from", "to", "cells above 0", "pairs"]
     told = "paired differences in points: mean over cells, 95 % bootstrap interval over cells and seeds"
+    told += f" (from {ENOUGH} pairs on)"
     return table(told, head, rows, words=2) if rows else ""
 
 
@@ -161,12 +162,14 @@ def _differences_chart(found: dict[str, list[Difference]], styles: Styles, what:
     groups: dict[str, list] = {}
     for metric, its in found.items():
         for one in its:
-            # One pair has no interval: its point alone is drawn.
+            # Too few pairs have no interval: the point alone is drawn.
             mean, low, high = (100 * (one.mean if v is None else v) for v in (one.mean, one.low, one.high))
             place = f"{metric}, less {arm_words(one.than)}"
-            told = f"{mean:+.1f}" + " (one pair)" * (one.low is None)
+            count = "one pair" if one.pairs == 1 else f"{one.pairs} pairs"
+            told = f"{mean:+.1f}" + f" ({count})" * (one.low is None)
             groups.setdefault(place, []).append((arm_words(one.arm), styles[one.arm], mean, low, high, told))
-    title = f"differences{what} in points, pooled over cells, 95 % intervals"
+    known = any(one.low is not None for its in found.values() for one in its)
+    title = f"differences{what} in points, pooled over cells" + ", 95 % intervals" * known
     return interval_chart(title, list(groups.items()), level=0.0)
 
 
