@@ -100,6 +100,9 @@ def cosines(runs: list[Path], out: Path) -> list[Path]:
         last.set_xlabel("cos θ(a, p) − cos θ(a, n) of a triplet")
         last.set_ylabel("density")
         style.legend_above(last, "difference; violated: below 0")
+        top = max(panel.get_ylim()[1] for panel in panels[: len(runs)])
+        for panel in panels[: len(runs)]:  # one scale, so that spreads compare by eye
+            panel.set_ylim(0, top)
         style.narrow(panels[: len(runs)], [counts for its in found for counts in (its.positives, its.negatives)], EDGES)
         style.narrow([last], [its.differences for its in found], DIFFERENCE_EDGES)
         for panel in panels[len(runs) + 1 :]:

@@ -91,7 +91,7 @@ def gallery(
     names = words.labels(recipes, [run.name for run in runs])
     results = [nearest(embeddings, queries, count, asks) for embeddings, _ in found]
     marks = "✓ of the query's class (solid green), ✗ of another (dashed red)" if labelled else "they have no labels"
-    title = f"The {count} nearest {'test ' * labelled}images: {marks}\n{words.about(recipes)}"
+    title = f"The {count} nearest {'test ' * labelled}images and their cosines: {marks}\n{words.about(recipes)}"
     columns = 1 + count * len(runs)
     with style.sheet(out, title, len(queries), columns, size=(1.25, 1.6)) as (_, panels):
         for row, query in enumerate(queries):

@@ -17,6 +17,8 @@ DATASETS = {
     "inshop": "In-Shop",
     "cifar10": "CIFAR-10",
     "cifar100": "CIFAR-100",
+    "casia": "CASIA-WebFace",
+    "lfw": "LFW",
 }
 LOSSES = {
     "MultiSimilarity": "multi-similarity",
@@ -46,7 +48,8 @@ def dataset(recipe: Recipe) -> str:
     data = recipe.get("data", {})
     kind = data.get("kind", "unknown data")
     name = data.get("name") or ("rendered characters" if kind == "Rendered" else data.get("root") or kind)
-    name = DATASETS.get(name, drawable(str(name).rstrip("/").split("/")[-1]))
+    last = str(name).rstrip("/").split("/")[-1]
+    name = DATASETS.get(last, drawable(last))
     return f"{name} ({held})" if (held := held_out(recipe)) else name
 
 
