@@ -400,6 +400,17 @@ def test_an_unfinished_run_of_epochs_is_compared_at_its_own_step(tmp_path):
     assert "unfinished, 10 steps of 3 epochs<" in write_page([sec], tmp_path / "page.html").read_text()
 
 
+def test_runs_seen_at_other_steps_are_told_so(pages, tmp_path):
+    for words in ("last snapshot (step 20): density", "until the last look (steps 15 to 20): density"):
+        assert words in pages["two"].read_text()
+    plain, sec = write_run(tmp_path / "plain", 0.5, 0, eta="0.0"), write_run(tmp_path / "sec", 0.6, 1)
+    for step in (15, 20):
+        (sec / "snapshots" / f"step-{step:07d}.npz").unlink()
+    page = write_page([plain, sec], tmp_path / "page.html").read_text()
+    assert "last snapshot (plain: step 20, sec: step 10): density" in page
+    assert "until the last look (plain: steps 15 to 20, sec: steps 5 to 10): density" in page
+
+
 def colours(page: str) -> list[dict[str, str]]:
     """What each legend says: the colour of each name."""
     found = re.findall(r'<ul class="legend">(.*?)</ul>', page)

@@ -1,7 +1,7 @@
 """The charts of runs: learning curves, norms, and how far directions turn."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -60,6 +60,12 @@ def _charted(name: str, title: str, runs: Sequence[Run], charts: Sequence[str], 
     return section(name, title, said, legend(styles), f'<div class="charts">{drawn}</div>')
 
 
+def _when(steps: Mapping[str, str]) -> str:
+    """The steps that runs are seen at: once if all have the same, else of each, as one may not have come as far."""
+    each = [f"{name}: {step}" for name, step in steps.items()]
+    return f" ({', '.join(each if len(set(steps.values())) > 1 else list(steps.values())[:1])})"
+
+
 # ---------------------------------------------------------------- norms
 
 
@@ -73,14 +79,15 @@ def norms_section(runs: Sequence[Run]) -> str:
         if run.embedded is not None
     ]
     relative = [(name, style, found / found.mean()) for name, style, found in tested if found.mean() > 0]
-    seen = [(run.name, run.style, run.snapshots[-1].norms) for run in runs if run.snapshots]
-    seen = [one for one in seen if one[2] is not None]
+    shots = {run.name: run.snapshots[-1] for run in runs if run.snapshots and run.snapshots[-1].norms is not None}
+    seen = [(run.name, run.style, shots[run.name].norms) for run in runs if run.name in shots]
+    when = _when({name: f"step {shot.step}" for name, shot in shots.items()})
     images = " or ".join(dict.fromkeys(run.images for run in runs if run.embedded is not None))
     ratio = "norm / mean norm"
     charts += [
         distribution_chart(f"norms of {images}: density, log axis", "norm", tested, log=True),
         distribution_chart(f"norms of {images} over their mean: density, log axis", ratio, relative, log=True),
-        distribution_chart("norms of training images, last snapshot: density, log axis", "norm", seen, log=True),
+        distribution_chart(f"norms of training images, last snapshot{when}: density, log axis", "norm", seen, log=True),
     ]
     sentence = (
         "An update turns a short embedding further than a long one (Eq. 6). SEC pulls all norms to their mean: look at "
@@ -104,13 +111,15 @@ def directions_section(runs: Sequence[Run]) -> str:
         turned.append(Series(run.name, run.style, [(step, middle) for step, (_, middle, _) in angles], band))
         spread.append(Series(run.name, run.style, [(shot.step, float(shot.angles.var())) for shot in shots]))
         slopes.append(Series(run.name, run.style, turn_slopes(run)))
-    last = [(run.name, run.style, run.snapshots[-1].angles) for run in runs if run.snapshots]
-    last = [one for one in last if one[2] is not None]
+    shots = {run.name: run.snapshots[-1] for run in runs if run.snapshots and run.snapshots[-1].angles is not None}
+    last = [(run.name, run.style, shots[run.name].angles) for run in runs if run.name in shots]
+    spans = {name: "" if shot.since is None else f"s {shot.since} to" for name, shot in shots.items()}
+    when = _when({name: f"step{spans[name]} {shot.step}" for name, shot in shots.items()})
     charts = [
         line_chart("turn since the last look, degrees: median, 10 to 90 %", "step", turned),
         line_chart("variance of the turns, degrees²", "step", spread, log=True),
         line_chart("slope of log turn by log norm", "step", slopes, level=0.0),
-        distribution_chart("turns until the last look: density", "turn, degrees", last),
+        distribution_chart(f"turns until the last look{when}: density", "turn, degrees", last),
         *[_course(runs, "train", name) for name in DIRECTIONS],
     ]
     sentence = (
