@@ -487,6 +487,7 @@ def drawn(page: str) -> dict[str, dict[str, list[list[float]]]]:
 def test_a_table_leads_with_what_it_is_judged_by_and_draws_what_was_watched(pages, tmp_path):
     page = pages["simclr"].read_text()
     assert "<figcaption>probe top-1, %: mean, least and greatest of the seeds</figcaption>" in page
+    assert "share of pairs judged right" not in page and "share of pairs judged right" in pages["faces"].read_text()
     assert "71.0 ± 1.4" in page and "73.0 ± 1.4" in page and "k-NN, %: mean" not in page
     assert "SEC against no constraint, mean over 2 pairs of runs that differ in it alone: probe top-1 73.0 %" in page
     assert page.index('"n">probe top-1</th>') < page.index('"n">k-NN</th>')
@@ -495,8 +496,8 @@ def test_a_table_leads_with_what_it_is_judged_by_and_draws_what_was_watched(page
     courses = {"no constraint": [[0, 51.0], [50, 56.0], [100, 61.0]], "SEC": [[0, 53.0], [50, 58.0], [100, 63.0]]}
     charts = drawn(page)
     assert charts["k-NN in test, %"] == courses and not any("probe" in title for title in charts)
-    assert charts["mean norm"]["SEC"] == [[50, 3.5], [100, 3.5]]
-    assert charts["variance of the norms"]["SEC"] == [[50, 1.0], [100, 1.0]]
+    assert charts["mean norm, log axis"]["SEC"] == [[50, 3.5], [100, 3.5]]
+    assert charts["variance of the norms, log axis"]["SEC"] == [[50, 1.0], [100, 1.0]]
 
     held = json.loads(simclr_file(tmp_path / "faces.json").read_text())
     for record in held["runs"]:
@@ -527,7 +528,7 @@ def test_a_table_shows_how_far_directions_turned_where_its_runs_tell(pages, tmp_
     first = drawn(page.split("directions of cub200-ms-lr")[1])
     turned = first["mean turn since the snapshot before, degrees"]
     assert turned["SEC"] == [[10, 42.0], [20, 22.0]] and turned["no constraint"] == [[10, 46.0], [20, 21.0]]
-    assert first["variance of the turns, degrees²"]["SEC"] == [[10, 9.0], [20, 4.0]]
+    assert first["variance of the turns, degrees², log axis"]["SEC"] == [[10, 9.0], [20, 4.0]]
 
 
 def headings(page: str) -> list[list[str]]:
@@ -711,8 +712,8 @@ def test_a_monitors_file_is_a_source_of_its_own(sources, pages, tmp_path):
         assert np.radians(shot.angles).mean() == pytest.approx(record["turn_mean"], rel=1e-3)
     titles = re.findall(r'<figure class="chart"><figcaption>(.*?)</figcaption>', page)
     assert {
-        "mean norm, and least to greatest", "turn since the last look, degrees: median, 10 to 90 %",
-        "learning rate of directions (proxy), mean", "radial share of the squared gradient",
+        "mean norm, and least to greatest, log axis", "turn since the last look, degrees: median, 10 to 90 %",
+        "learning rate of directions (proxy), mean, log axis", "radial share of the squared gradient, log axis",
     } <= set(titles)  # fmt: skip
     assert not [title for title in titles if "turn_" in title or "in test" in title]
     sections = re.findall(r'<section id="(\w+)">', page)
@@ -776,7 +777,8 @@ def test_a_table_of_learning_rates_has_a_chart_of_them_and_words(pages, tmp_path
         record["recipe"]["model"]["dim"] += number
     (tmp_path / "other.json").write_text(json.dumps(held))
     page = write_page([tmp_path / "other.json"], tmp_path / "page.html").read_text()
-    assert "by learning rate" not in page and "against no constraint" not in page
+    assert "by learning rate" not in page and "in it alone" not in page
+    assert "<li>SEC against no constraint: their runs differ in model.dim too, so nothing is said.</li>" in page
 
 
 def test_names_beyond_four_are_folded(tmp_path):
@@ -839,6 +841,7 @@ def test_the_caption_is_what_the_run_says_was_tested(tmp_path):
 def test_one_pair_of_runs_has_no_interval(pages):
     page = pages["pair"].read_text()
     row = '<span>sec - none</span></th><td class="w">R@1</td><td class="n">+5.5</td><td class="n">-</td>'
+    assert "constraint, one pair of runs that differ in it alone: R@1" in page and "mean over one" not in page
     assert row + '<td class="n">-</td>' in page and "+5.5 (one pair)" in page and "95 % intervals" not in page
     page = pages["simclr"].read_text()
     assert "SEC: +2.0 (2 pairs)" in page and "95 % intervals" not in page, "nor have two"
@@ -1009,7 +1012,7 @@ def test_metrics_and_recipes_are_on_the_page(browser, pages):
     assert f"plain, step 3: norms spread, {NASTY} (2 times, at last in step 17)" in words and "sec" not in words
     labels = browser.run("[...document.querySelectorAll('svg[role=img]')].map((svg) => svg.getAttribute('aria-label'))")
     assert "slope of log turn by log norm by step: plain ends at -1; sec ends at -1" in labels
-    assert "radial share of the squared gradient by step: plain ends at 2e-14; sec ends at 2e-14" in labels
+    assert "radial share of the squared gradient, log axis by step: plain ends at 2e-14; sec ends at 2e-14" in labels
     assert all(labels) and len(labels) > 15
     band = "document.querySelectorAll('#norms figure')[0].querySelectorAll('.band').length"
     assert browser.run(band) == 2, "least to greatest norm"

@@ -86,19 +86,28 @@ def arm_changes(records: Sequence[dict[str, Any]], arms: Iterable[str]) -> list[
     """A sentence for each arm with a constraint, over all its runs that differ from one without in that alone."""
     said = []
     for arm in arms:
-        pairs = [
-            (one["last"], other["last"])
-            for one in records if one["arm"] == arm and one["last"]
-            for other in records if other["cell"] == one["cell"] and other["last"]
-            and unconstrained(other["recipe"]) and not unconstrained(one["recipe"])
-            and learned(other["recipe"], "constraint.") == learned(one["recipe"], "constraint.")
+        every = [
+            (one, other)
+            for one in records if one["arm"] == arm and one["last"] and not unconstrained(one["recipe"])
+            for other in records if other["cell"] == one["cell"] and other["last"] and unconstrained(other["recipe"])
         ]  # fmt: skip
-        told = changed_metrics(*(_means([pair[side] for pair in pairs]) for side in (0, 1)))
+        pairs = [pair for pair in every if not _other_settings(*pair)]
+        told = changed_metrics(*(_means([pair[side]["last"] for pair in pairs]) for side in (0, 1)))
         if told:
-            count = "one pair of runs" if len(pairs) == 1 else f"{len(pairs)} pairs of runs"
-            said.append(f"{arm_words(arm)} against no constraint, mean over {count} that differ in it alone: ")
+            count = "one pair" if len(pairs) == 1 else f"mean over {len(pairs)} pairs"
+            said.append(f"{arm_words(arm)} against no constraint, {count} of runs that differ in it alone: ")
             said[-1] += "; ".join(told) + "."
+        elif every and not pairs:
+            fields = dict.fromkeys(field for pair in every for field in _other_settings(*pair))
+            but = ", ".join(field for field in fields if field != "seed" or len(fields) == 1)
+            said.append(f"{arm_words(arm)} against no constraint: their runs differ in {but} too, so nothing is said.")
     return said
+
+
+def _other_settings(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
+    """The fields, of those that decide what is learned, in which two records differ beside the constraint."""
+    mine, theirs = (learned(record["recipe"], "constraint.") for record in (one, other))
+    return [field for field in mine | theirs if mine.get(field) != theirs.get(field)]
 
 
 def _means(found: Sequence[dict[str, float]]) -> dict[str, float]:

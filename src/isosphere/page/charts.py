@@ -51,6 +51,7 @@ def line_chart(
 
     Unless given, `told`, for those who cannot see it, says where the lines end, and `numbers` is a table of points.
     """
+    title += ", log axis" * log
     series = [_thinned(one, log) for one in series]
     series = [one for one in series if one.points]
     if max((len(one.points) for one in series), default=0) < 2:

@@ -9,7 +9,7 @@ NORMS = {"norm_mean": "mean norm", "norm_variance": "variance", "norm_cv": "coef
 NO_METRIC = ("kind", "step", "not_finite", "lr_proxy_mean", "lr_proxy_cv", "radial_share", "tangential_share")
 MAIN = ("recall@1", "map@r", "nmi", "f1", "accuracy", "probe_top1", "knn")  # which sentences tell, and rank 1
 
-
+ACCURACY = "Accuracy: the share of pairs judged right, mean over the sets of pairs."
 EXPLAINED = (
     "AUC: area under the ROC of a set of pairs. TAR at FAR 1 %: the share of pairs of one person that are accepted "
     "where 1 % of the pairs of two people are. Norm AUROC: how often, of a wrong judgement and a right one, the wrong "

@@ -11,7 +11,7 @@ from isosphere.page.charts import Series, interval_chart, legend, line_chart
 from isosphere.page.courses import Records, Styles, curves, directions
 from isosphere.page.lines import numbers
 from isosphere.page.markup import folded, listed, note, number, section, table
-from isosphere.page.metrics import EXPLAINED, NORMS, headlines, metric_names, parted
+from isosphere.page.metrics import ACCURACY, EXPLAINED, NORMS, headlines, metric_names, parted
 from isosphere.page.recipes import RATES, differing, learned
 from isosphere.page.sources import Results
 from isosphere.page.trials import trials_part
@@ -75,6 +75,7 @@ def over_seeds(groups: dict[tuple[str, str], Records]) -> str:
     head = ["cell", "arm", "seeds", *metrics.values(), *NORMS.values()]
     told = heading(metrics, [record for found in groups.values() for record in found])
     drawn = table(f"{told}, mean ± standard deviation over seeds", head, rows, words=2)
+    drawn += note(ACCURACY) if "accuracy" in metrics else ""
     return drawn + (table(TELLS, ["cell", "arm", *more.values()], others, words=2) + note(EXPLAINED) if more else "")
 
 

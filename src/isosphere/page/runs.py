@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from isosphere.page.changes import comparisons
 from isosphere.page.markup import listed, note, number, percent, section, table
-from isosphere.page.metrics import EXPLAINED, NORMS, metric_names, parted
+from isosphere.page.metrics import ACCURACY, EXPLAINED, NORMS, metric_names, parted
 from isosphere.page.panels import curves_section, directions_section, norms_section
 from isosphere.page.recipes import value_of
 from isosphere.page.sources import Run
@@ -55,7 +55,7 @@ def metrics_section(runs: Sequence[Run]) -> str:
     if not metrics:  # images without labels: those of an unfinished run are what the others' are
         found = [one for one in found if one["tested"]] or found
     title = LAST_BATCH if len(watched) == len(runs) else heading(metrics, found)
-    shown = table(title, head, rows, words=2)
+    shown = table(title, head, rows, words=2) + (note(ACCURACY) if "accuracy" in metrics else "")
     if more:
         rows = [[run.name, *[percent(run.last.get(name)) for name in more]] for run in runs]
         shown += table(TELLS, ["run", *more.values()], rows) + note(EXPLAINED)
