@@ -19,7 +19,7 @@ from browser import Browser, find_browser
 from isosphere.figures.style import ARM_COLOURS
 from isosphere.monitor import NormMonitor
 from isosphere.page import write_page
-from isosphere.page.charts import Series, line_chart
+from isosphere.page.charts import MARKS, Series, line_chart
 from isosphere.page.distributions import distribution_chart, histogram
 from isosphere.page.gallery import chosen, nearest
 from isosphere.page.metrics import main_metrics
@@ -445,6 +445,8 @@ def test_a_constraint_has_the_hue_that_it_has_in_the_figures(tmp_path):
             apart = abs(hue(colour) - hue(ARM_COLOURS[arm]))
             assert min(apart, 1 - apart) < 0.1, (arm, colour)
     assert ARM_STYLES.keys() == ARM_COLOURS.keys() and len(set(ARM_STYLES.values())) == len(ARM_STYLES)
+    marks = {arm: style % len(MARKS) for arm, style in ARM_STYLES.items()}
+    assert marks["sec"] != marks["sec-ema"] and marks["sec-initial"] != marks["sec-fixed"], "near in colour"
     plain, sec = write_run(tmp_path / "plain", 0.5, 0, eta="0.0"), write_run(tmp_path / "sec", 0.5, 1)
     *ofruns, table = colours(write_page([sec, plain, pair_file(tmp_path / "t.json")], tmp_path / "p.html").read_text())
     assert ofruns == [{"sec": "s0", "plain": "s1"}] * 3
@@ -773,6 +775,10 @@ def test_a_table_of_learning_rates_has_a_chart_of_them_and_words(pages, tmp_path
     assert lines == {arm: [[1e-05, value], [0.0002, value]] for arm, value in wanted.items()}
     assert chart["log_x"] and chart["x"] == pytest.approx([1e-05 / 1.2, 0.0002 * 1.2])
     held = json.loads(results_file(tmp_path / "other.json").read_text())
+    next(record for record in held["runs"] if record["arm"] == "sec")["recipe"]["model"]["dim"] += 1
+    (tmp_path / "other.json").write_text(json.dumps(held))
+    page = write_page([tmp_path / "other.json"], tmp_path / "page.html").read_text()
+    assert "<li>SEC against no constraint, mean over 3 pairs of runs (of 4) that differ in it alone: R@1" in page
     for number, record in enumerate(held["runs"]):
         record["recipe"]["model"]["dim"] += number
     (tmp_path / "other.json").write_text(json.dumps(held))

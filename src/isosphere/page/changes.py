@@ -89,17 +89,19 @@ def arm_changes(records: Sequence[dict[str, Any]], arms: Iterable[str]) -> list[
         every = [
             (one, other)
             for one in records if one["arm"] == arm and one["last"] and not unconstrained(one["recipe"])
-            for other in records if other["cell"] == one["cell"] and other["last"] and unconstrained(other["recipe"])
+            for other in records if (other["cell"], other["seed"]) == (one["cell"], one["seed"])
+            if other["last"] and unconstrained(other["recipe"])
         ]  # fmt: skip
         pairs = [pair for pair in every if not _other_settings(*pair)]
         told = changed_metrics(*(_means([pair[side]["last"] for pair in pairs]) for side in (0, 1)))
         if told:
-            count = "one pair" if len(pairs) == 1 else f"mean over {len(pairs)} pairs"
-            said.append(f"{arm_words(arm)} against no constraint, {count} of runs that differ in it alone: ")
+            count = "one pair of runs" if len(pairs) == 1 else f"mean over {len(pairs)} pairs of runs"
+            count += f" (of {len(every)})" * (len(pairs) < len(every))
+            said.append(f"{arm_words(arm)} against no constraint, {count} that differ in it alone: ")
             said[-1] += "; ".join(told) + "."
         elif every and not pairs:
             fields = dict.fromkeys(field for pair in every for field in _other_settings(*pair))
-            but = ", ".join(field for field in fields if field != "seed" or len(fields) == 1)
+            but = ", ".join(fields)
             said.append(f"{arm_words(arm)} against no constraint: their runs differ in {but} too, so nothing is said.")
     return said
 
