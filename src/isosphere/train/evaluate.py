@@ -20,7 +20,7 @@ from isosphere.metrics.faces import mirror_averaged
 from isosphere.recipes import options, schema
 from isosphere.sphere import norms
 from isosphere.train import build, distributed, state
-from isosphere.train.exams import Exam, Frozen, Images, Retrieval, View, tested
+from isosphere.train.exams import Exam, Frozen, Images, Retrieval, View, kind_of, tested
 from isosphere.train.journal import ANY_NAME
 from isosphere.train.views import build_exam, build_test_view, open_images
 
@@ -139,7 +139,7 @@ def measure_run(trained: Trained, root: str | None = None) -> dict[str, Any]:
     """
     if root is None:
         exam = _own_exam(trained)
-        told = tested(exam, trained.classes, trained.images)
+        told = tested(exam, trained.classes, trained.images, kind_of(trained.recipe.data))
     else:
         images = open_images(root)
         if len(images.classes) < 2:

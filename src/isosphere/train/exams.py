@@ -32,6 +32,7 @@ from isosphere.metrics.faces import (
     wrong_pairs,
 )
 from isosphere.metrics.probe import knn_accuracy, linear_probe
+from isosphere.recipes import schema
 from isosphere.sphere import norms
 
 Images = ImageSet | PackedSet
@@ -221,32 +222,48 @@ Exam = Retrieval | Faces | Frozen | Unexamined
 # ---------------------------------------------------------------- what is tested, and what was trained on
 
 
-def tested(exam: Exam, classes: Sequence[str], images: int | None = None) -> str:
+def kind_of(data: schema.Data) -> str:
+    """What is tested: test images, or in a trial some of the training data."""
+    return "held-out training" if getattr(data, "held_out", 0) else "test"
+
+
+def tested(exam: Exam, classes: Sequence[str], images: int | None = None, kind: str = "test") -> str:
     """What the exam's images are to a model that was trained on these classes, and on so many images if known."""
     if isinstance(exam, Unexamined):
         return "the images trained on"
+    unseen = f"{kind} images, not trained on"
     if isinstance(exam, Frozen):
-        parted = "test images, parted otherwise than in training: some may have been trained on"
-        return parted if images not in (None, len(exam.train)) else "test images, not trained on"
+        parted = f"{kind} images, parted otherwise than in training: some may have been trained on"
+        return parted if images not in (None, len(exam.train)) else unseen
     sets = exam.sets if isinstance(exam, Faces) else [exam.images]
     names = {name for images in sets for name in images.classes}
     shared = f"{len(names.intersection(classes))} of {len(names)}"
     if names.isdisjoint(classes):
-        return "test images, not trained on" if isinstance(exam, Faces) else "test classes, never seen in training"
+        return unseen if isinstance(exam, Faces) else f"{kind} classes, never seen in training"
     told = "people have the name of one trained on" if isinstance(exam, Faces) else "classes were trained on"
-    return f"test images; {shared} {told}"
+    return f"{kind} images; {shared} {told}"
+
+
+def refuse_asked(probes: ImageSet, distractors: list[str]) -> None:
+    """A photograph is nearer to itself than to any other, so no file that is asked for may be a distractor."""
+    file, counts = _file(), torch.bincount(probes.labels)[probes.labels].tolist()  # of a person's only one nobody asks
+    asked = {file(path) for path, count in zip(probes.paths, counts, strict=True) if count > 1}
+    met = [path for path in distractors if file(path) in asked]
+    if met:
+        told = f"{len(met)} of {len(distractors)} distractors are among the {len(asked)} photographs to identify"
+        raise ValueError(f"{told}, which hides these from their own people: {some(met)}; take other distractors")
 
 
 def refuse_trained(people: ImageSet, exam: Faces) -> None:
     """Refuse to train on photographs that the exam shows, and warn of people who have the name of one in it."""
-    folder = cache(os.path.realpath)  # a data set has few folders and many files
+    file = _file()
     shown = {
-        (folder(os.path.dirname(path)), os.path.basename(path)): images.classes[label]
+        file(path): images.classes[label]
         for images in exam.sets
         for path, label in zip(images.paths or (), images.labels.tolist(), strict=False)
     }
-    trained = ((folder(os.path.dirname(path)), os.path.basename(path)) for path in getattr(people, "paths", None) or ())
-    met = [shown[file] for file in trained if file in shown]
+    trained = map(file, getattr(people, "paths", None) or ())
+    met = [shown[one] for one in trained if one in shown]
     how = "list their names, one a line, in a file that --data.exclude names"
     if met:
         told = f"{len(met)} of {len(shown)} photographs to test on are among those to train on"
@@ -255,3 +272,9 @@ def refuse_trained(people: ImageSet, exam: Faces) -> None:
     if alike:
         told = f"{len(alike)} people to test on have the name of one to train on: {some(alike)}"
         warnings.warn(f"{told}; if they are the same, {how}", stacklevel=2)
+
+
+def _file() -> Callable[[str], tuple[str, str]]:
+    """What tells whether two paths are one file; a data set has few folders and many files, so folders are kept."""
+    folder = cache(os.path.realpath)
+    return lambda path: (folder(os.path.dirname(path)), os.path.basename(path))

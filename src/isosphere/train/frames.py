@@ -9,7 +9,6 @@ import tempfile
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -59,21 +58,6 @@ def parse_place(place: str, field: str) -> tuple[str, alignment.FaceView | None]
     if not 0 < fraction <= 1:
         raise ValueError(f"data.{field} {place} asks for {share} of the shorter side: a share is above 0 and at most 1")
     return path, square(fraction)
-
-
-def refuse_asked(probes: ImageSet, distractors: list[str]) -> None:
-    """A photograph is nearer to itself than to any other, so no file that is asked for may be a distractor."""
-    folder = cache(os.path.realpath)  # a data set has few folders and many files
-
-    def file(path: str) -> tuple[str, str]:
-        return folder(os.path.dirname(path)), os.path.basename(path)
-
-    counts = torch.bincount(probes.labels)[probes.labels].tolist()  # a person's only one is not asked for
-    asked = {file(path) for path, count in zip(probes.paths, counts, strict=True) if count > 1}
-    met = [path for path in distractors if file(path) in asked]
-    if met:
-        told = f"{len(met)} of {len(distractors)} distractors are among the {len(asked)} photographs to identify"
-        raise ValueError(f"{told}, which hides these from their own people: {some(met)}; take other distractors")
 
 
 def framed(source: Source, align: bool, device: torch.device, skip_unreadable: bool | None = None) -> ImageSet:

@@ -43,7 +43,10 @@ def fit(recipe: schema.Recipe, folder: Path, device: str = "auto", resume: bool 
     run = prepare(recipe, chosen)
     if saved is not None:
         state.restore(run, saved)
-    return train(run, folder, resume)
+    try:
+        return train(run, folder, resume)
+    except Interrupted as error:
+        raise Interrupted(f"{error}; go on with --resume {folder}", error.signal) from error
 
 
 def train(run: Run, folder: Path, resume: bool = False) -> dict[str, Any]:
@@ -55,9 +58,8 @@ def train(run: Run, folder: Path, resume: bool = False) -> dict[str, Any]:
         journal.advance(run.step)
         seconds = run.seconds + time.monotonic() - run.started
         views = run.views
-        tested = exams.tested(views.exam, views.train.classes, len(views.train))
-        if getattr(recipe.data, "held_out", 0):
-            tested = tested.replace("test ", "held-out training ", 1)
+        kind = exams.kind_of(recipe.data)
+        tested = exams.tested(views.exam, views.train.classes, len(views.train), kind)
         return journal.result(last, seconds, views.exam.headline, tested, views.deviation) if journal.active else {}
 
 
@@ -181,7 +183,7 @@ def _train(run: Run, journal: Journal, caught: list[int]) -> dict[str, float]:
         if stopping or (loop.save_every and run.step % loop.save_every == 0):
             _save(run, journal, found)
         if stopping:
-            told = f"stopped and saved at step {run.step} of {loop.steps}; go on with --resume {journal.folder}"
+            told = f"stopped and saved at step {run.step} of {loop.steps}"
             raise Interrupted(told, caught[0] if caught else signal.SIGTERM)
     return last
 

@@ -168,8 +168,7 @@ def _measured(runner: Runner, recipe: schema.Recipe, place: Path) -> dict[str, A
     try:
         return runner.run(recipe, place)
     except Interrupted as error:
-        told = str(error).split(";")[0]  # without how `train` goes on
-        raise Interrupted(f"{place.name}: {told}; the same command goes on with it", error.signal) from error
+        raise Interrupted(f"{place.name}: {error}; the same command goes on with it", error.signal) from error
     except NonFiniteLoss as error:
         print(f"{place.name}: {error}", file=sys.stderr)
         return {"recipe": options.to_dict(recipe), "last": {}, "diverged": str(error)} | environment(runner.device)

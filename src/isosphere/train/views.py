@@ -15,7 +15,7 @@ from isosphere.data.two_views import ContrastiveView
 from isosphere.recipes import schema
 from isosphere.train import exams
 from isosphere.train.exams import Exam, Images, View
-from isosphere.train.frames import Source, framed, parse_place, refuse_asked, square
+from isosphere.train.frames import Source, framed, parse_place, square
 
 RECALLS = {
     "cub200": (1, 2, 4, 8),
@@ -152,7 +152,7 @@ def _face_exam(data: schema.Faces, device: torch.device) -> tuple[exams.Faces, l
     others = [_source(place, "distractors") for place in data.distractors]
     if probes:
         _refuse_singles(probes[0].images, data.probes)
-        refuse_asked(probes[0].images, [path for source in others for path in source.images.paths])
+        exams.refuse_asked(probes[0].images, [path for source in others for path in source.images.paths])
 
     sets: dict[tuple, ImageSet] = {}
     for number, found in enumerate(pairs):
@@ -160,8 +160,8 @@ def _face_exam(data: schema.Faces, device: torch.device) -> tuple[exams.Faces, l
         if key not in sets:  # CFP's two protocols are of the same images
             sets[key] = framed(Source(found.images, found.home, found.view), data.align, device)
         pairs[number] = changed(found, images=sets[key])
-    found = [framed(source, data.align, device, data.skip_unreadable) for source in (*probes, *others)]
-    asked, among = (found[0], found[1:]) if found else (None, [])
+    faced = [framed(source, data.align, device, data.skip_unreadable) for source in (*probes, *others)]
+    asked, among = (faced[0], faced[1:]) if faced else (None, [])
     if asked is not None and data.skip_unreadable:
         _refuse_singles(asked, data.probes)
     told = [one.deviation for one in (*pairs, *sets.values(), asked, *among) if one is not None]
