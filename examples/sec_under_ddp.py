@@ -28,4 +28,5 @@ for step in range(101):
     if step % 50 == 0 and dist.get_rank() == 0:
         print(f"step {step:3}  loss {loss:.3f}  radius {sec.running_radius:.3f}")
 
+dist.barrier()  # or one may leave while the other still listens
 dist.destroy_process_group()
