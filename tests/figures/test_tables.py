@@ -138,10 +138,15 @@ def test_trials_are_drawn_from_trials_alone(make_results, recipe_dict, tmp_path)
             recipe = recipe_dict("cub200-npair-sec", optimiser_lr=lr, constraint_eta=eta, data_held_out=20)
             records.append(("c", "sec", recipe, {"map@r": eta / 2}))
     path = make_results(trials=records)
+    assert "SEC, η 0.5<" in ablations.trials([path], tmp_path / "t")[1].read_text()
+    more = {"optimiser_weight_decay": 2.5e-2, "constraint_eta": 0.5, "data_held_out": 20}
+    records.append(("c", "sec", recipe_dict("cub200-npair-sec", **more), {"map@r": 0.3}))
+    path = make_results(trials=records)
     text = ablations.trials([path], tmp_path / "t")[1].read_text()
     for word in (
         "no constraint, weight decay 0.0025",
-        "SEC, η 0.5",
+        "SEC, η 0.5, weight decay 0.025",
+        "SEC, η 0.5, weight decay 0.0025",
         "held-out training classes",
         "MAP@R (%)",
         "N-pair",
@@ -150,7 +155,7 @@ def test_trials_are_drawn_from_trials_alone(make_results, recipe_dict, tmp_path)
     tested = make_results(trials=[("c", "sec", recipe_dict("cub200-npair-sec"), {"map@r": 0.5})], name="tested.json")
     with pytest.raises(ValueError, match="c sec seed 0 is no trial: it was measured on test images"):
         ablations.trials([path, tested], tmp_path / "t")
-    with pytest.raises(ValueError, match="holds no runs, only 8 trials"):
+    with pytest.raises(ValueError, match="holds no runs, only 9 trials"):
         ablations.rates([path], tmp_path / "t")
 
 

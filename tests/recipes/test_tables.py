@@ -1,5 +1,6 @@
 """The tables as runs: cells, arms alike, and trials that are judged on training data."""
 
+import numpy as np
 import pytest
 
 from isosphere.recipes import RecipeError, options, override, published, schema
@@ -73,22 +74,23 @@ def test_every_arm_gets_six_trials_on_held_out_training_classes(dataset, arm):
     for trial in found:
         assert trial.data.held_out == 20 and trial.loop.steps == 800 and trial.seed == 100
         assert trial.optimiser.backbone_lr == trial.optimiser.lr * share
-    strength = {trial.optimiser.weight_decay if arm == "none" else trial.constraint.eta for trial in found}
-    factor = recipe.optimiser.weight_decay if arm == "none" else 1
-    assert strength == {part * factor for part in TUNINGS[dataset].strengths[arm]}
+    decay = recipe.optimiser.weight_decay
+    expected = {"none": {(0.2 * decay, 0), (decay, 0)}, "sec": {(decay, 0.1), (decay, 0.5)},
+                "sec-relative": {(decay, 2), (decay, 10)}}  # fmt: skip
+    assert {(trial.optimiser.weight_decay, trial.constraint.eta) for trial in found} == expected[arm]
     final = tuned(recipe, found[-1])
     assert groups(recipe, final) <= {"optimiser", "constraint"} and final.data.held_out == 0
     borrowed = tuned(recipe, found[-1], own=False)
     assert borrowed.constraint == recipe.constraint and borrowed.optimiser.lr == found[-1].optimiser.lr
-    assert borrowed.optimiser.weight_decay == recipe.optimiser.weight_decay
+    assert borrowed.optimiser.weight_decay == found[-1].optimiser.weight_decay
 
 
 @pytest.mark.parametrize("arm", TUNED_ARMS)
 @pytest.mark.parametrize("dataset, eta", [("cifar10", 0.25), ("cifar100", 0.01)])
-def test_every_arm_of_table_5_gets_eight_trials_on_5000_held_out_training_images(dataset, eta, arm):
+def test_every_arm_of_table_5_gets_ten_trials_on_5000_held_out_training_images(dataset, eta, arm):
     recipe = cells("table5", Asked(dataset=dataset))[f"simclr-{dataset}"][arm]
     found = trials(arm, recipe)
-    assert len(found) == 8 and len(set(found)) == 8
+    assert len(found) == 10 and len(set(found)) == 10
     lr, weight_decay, scale = 0.5 * 3.5714286, 1e-4 / 3.5714286, 2 * 3.5714286  # of the authors, in the plain scale
     assert sorted({trial.optimiser.lr for trial in found}) == pytest.approx([lr / 16, lr / 4, lr, 2 * lr])
     for trial in found:
@@ -98,9 +100,13 @@ def test_every_arm_of_table_5_gets_eight_trials_on_5000_held_out_training_images
         assert trial.constraint.ramp == recipe.constraint.ramp == ((0.0, 0.0) if arm == "none" else (0.0, 1.0))
         assert groups(recipe, trial) <= {"data", "optimiser", "constraint", "loop", "seed"}
         assert (trial.constraint == recipe.constraint) == (arm == "none")
-    strengths = {trial.optimiser.weight_decay if arm == "none" else trial.constraint.eta for trial in found}
+    strengths = {(trial.optimiser.weight_decay, trial.constraint.eta) for trial in found}
     weak = {"none": 0.4 * weight_decay, "sec": 0.4 * eta / scale, "sec-relative": 2.0}[arm]
-    assert sorted(strengths) == pytest.approx([weak, 5 * weak, 25 * weak])
+    if arm == "none":
+        expected = [(weak, 0), (5 * weak, 0), (25 * weak, 0), (125 * weak, 0)]
+    else:
+        expected = [(weight_decay, part * weak) for part in (1, 5, 25)] + [(10 * weight_decay, 5 * weak)]
+    assert np.array(sorted(strengths)) == pytest.approx(np.array(expected))
     final = tuned(recipe, found[-1])
     assert groups(recipe, final) <= {"optimiser", "constraint"} and final.data.held_out == 0
     assert final.optimiser == found[-1].optimiser and final.constraint == found[-1].constraint

@@ -56,30 +56,30 @@ def test_arms_are_tuned_on_training_images_and_measured_on_test_images(cifar10, 
     chosen = {cell: arms}
     records = reproduce.reproduce(chosen, (0,), True, reproduce.Results(file), tmp_path / "runs", "cpu")
     held = json.loads(file.read_text())
-    assert len(held["trials"]) == 16 and len(held["runs"]) == len(arms) == 3 and len(trained) == 19
-    assert [trial["arm"] for trial in held["trials"]] == ["none"] * 8 + ["sec"] * 8
+    assert len(held["trials"]) == 20 and len(held["runs"]) == len(arms) == 3 and len(trained) == 23
+    assert [trial["arm"] for trial in held["trials"]] == ["none"] * 10 + ["sec"] * 10
 
     # Nothing is chosen on test images: a trial trains on 90 training images and is measured on the other 10.
     everything = build_views(arms["none"].data, torch.device("cpu"))
     train, test = pictures(everything.train), pictures(everything.exam.images)
     assert len(train) == TRAIN and len(test) == TEST and not train & test
-    for run in trained[:16]:
+    for run in trained[:20]:
         seen, measured = pictures(run.views.train), pictures(run.views.exam.images)
         assert len(seen) == 90 and seen | measured == train and not seen & measured
         assert pictures(run.views.exam.train) == seen, "the probe learns from what was trained on"
         assert run.recipe.seed == 100
-    for run in trained[16:]:
+    for run in trained[20:]:
         assert run.recipe.data.held_out == 0 and run.recipe.seed == 0
         assert pictures(run.views.train) == train and pictures(run.views.exam.images) == test
 
-    # The best trial of an arm by the probe's last top-1 is what its final run has; L2-reg takes SEC's rate.
+    # The best trial of an arm by the probe's last top-1 is what its final run has; L2-reg takes SEC's rate and decay.
     finals = {run["arm"]: run["recipe"] for run in held["runs"]}
     for arm in ("none", "sec"):
         best = max((t for t in held["trials"] if t["arm"] == arm), key=lambda trial: trial["last"]["probe_top1"])
         assert finals[arm]["optimiser"] == best["recipe"]["optimiser"]
         assert finals[arm]["constraint"] == best["recipe"]["constraint"]
     assert len({trial["last"]["probe_top1"] for trial in held["trials"]}) > 1, "there is something to choose by"
-    assert finals["l2reg"]["optimiser"]["lr"] == finals["sec"]["optimiser"]["lr"]
+    assert finals["l2reg"]["optimiser"] == finals["sec"]["optimiser"]
     assert finals["l2reg"]["constraint"]["eta"] == arms["l2reg"].constraint.eta
 
     # Records tell norms over training, k-NN's course and the probe, and no path.
@@ -92,7 +92,7 @@ def test_arms_are_tuned_on_training_images_and_measured_on_test_images(cifar10, 
     assert str(tmp_path) not in file.read_text() and str(cifar10) not in file.read_text()
 
     again = reproduce.reproduce(chosen, (0,), True, reproduce.Results(file), tmp_path / "elsewhere", "cpu")
-    assert len(trained) == 19 and again == records
+    assert len(trained) == 23 and again == records
 
 
 def test_the_same_command_goes_on_after_sigterm(cifar10, tmp_path, capsys, monkeypatch):
@@ -108,7 +108,7 @@ def test_the_same_command_goes_on_after_sigterm(cifar10, tmp_path, capsys, monke
     monkeypatch.setattr(loop, "train_step", step)
     fields = [word for key, value in (TINY | {"data.root": str(cifar10)}).items() for word in (f"--{key}", value)]
     held = {}
-    for name, stops in (("whole", ()), ("broken", (3 * 2 + 2, 3 * 8 + 2))):
+    for name, stops in (("whole", ()), ("broken", (3 * 2 + 2, 3 * 10 + 2))):
         steps.clear()
         given = [
             "table5", "--dataset", "cifar10", "--arms", "none", "--device", "cpu", *fields,
@@ -119,10 +119,10 @@ def test_the_same_command_goes_on_after_sigterm(cifar10, tmp_path, capsys, monke
             assert code == 128 + signal.SIGTERM
             assert "stopped and saved at step 2 of 3; the same command goes on with it" in " ".join(told.split())
         code, _, told = command(capsys, "reproduce", *given)
-        assert code == 0 and len(steps) == 3 * 9, told
+        assert code == 0 and len(steps) == 3 * 11, told
         (file,) = (tmp_path / name).glob("*.json")
         held[name] = json.loads(file.read_text())
-    for kind, count in (("trials", 8), ("runs", 1)):
+    for kind, count in (("trials", 10), ("runs", 1)):
         found, wanted = held["broken"][kind], held["whole"][kind]
         assert len(found) == len(wanted) == count
         for one, other in zip(found, wanted, strict=True):
@@ -182,7 +182,7 @@ def test_settings_are_taken_from_the_trials_of_another_network(cifar10, tmp_path
         chosen = trials(arm, wide[arm])[number]
         assert finals[arm]["optimiser"] == options.to_dict(chosen)["optimiser"]
         assert finals[arm]["constraint"] == options.to_dict(chosen)["constraint"]
-    assert finals["l2reg"]["optimiser"]["lr"] == finals["sec"]["optimiser"]["lr"]
+    assert finals["l2reg"]["optimiser"] == finals["sec"]["optimiser"]
     assert finals["l2reg"]["constraint"]["eta"] == arms["l2reg"].constraint.eta
     assert all(recipe["model"]["backbone"] == "small_cnn" and recipe["seed"] == 0 for recipe in finals.values())
 
@@ -211,7 +211,7 @@ def test_what_cannot_tune_is_named(tmp_path, capsys):
     ]  # fmt: skip
     source, given = tmp_path / "other.json", ["table5", "--arms", "none", "sec", "--results", tmp_path / "found"]
     given += ["--device", "cpu", "--tuned-by"]
-    for kept, arm in ((held[:8], "sec"), (held[8:], "none"), (held[:-1], "sec"), ([], "none")):
+    for kept, arm in ((held[:10], "sec"), (held[10:], "none"), (held[:-1], "sec"), ([], "none")):
         source.write_text(json.dumps({"trials": kept, "runs": []}))
         code, _, told = command(capsys, "reproduce", *given, source)
         assert code == 2 and f"other.json has no trial of {cell}, arm {arm}, with lr" in told

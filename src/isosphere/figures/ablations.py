@@ -149,12 +149,12 @@ def trials(runs: list[Path], out: Path, metric: str = "") -> list[Path]:
             for arm in dict.fromkeys(words.arm(record.recipe) for record in its):
                 own = [record for record in its if words.arm(record.recipe) == arm]
                 colour = style.ARM_COLOURS.get(arm, style.BLACK)
-                group, field, sign = ("optimiser", "weight_decay", "weight decay") if arm == "none" else (
-                    "constraint", "eta", "η")  # fmt: skip
-                values = sorted({record.recipe[group][field] for record in own})
-                for number, value in enumerate(values):
-                    chosen = [record for record in own if record.recipe[group][field] == value]
-                    told = f"{words.arm_words(arm)}, {sign} {value:g}"
+                kinds = sorted(set(map(_forces, own)))
+                decays = len({decay for _, decay in kinds}) > 1
+                for number, (eta, decay) in enumerate(kinds):
+                    chosen = [record for record in own if _forces(record) == (eta, decay)]
+                    signs = [f"η {eta:g}"] * (arm != "none") + [f"weight decay {decay:.2g}"] * (decays or arm == "none")
+                    told = ", ".join([words.arm_words(arm), *signs])
                     line = style.LINES[number % len(style.LINES)]
                     means_and_seeds(panel, points(chosen, metric, "rate"), colour, line, told)
                 best = max(own, key=lambda record: record.last.get(metric, -1.0))
@@ -169,6 +169,11 @@ def trials(runs: list[Path], out: Path, metric: str = "") -> list[Path]:
             panel.set_axis_off()
         style.legend_below(figure, panels)
     return style.files(out)
+
+
+def _forces(record: Record) -> tuple[float, float]:
+    """What is tuned beside the learning rate: eta, and weight decay."""
+    return record.recipe["constraint"]["eta"], record.recipe["optimiser"]["weight_decay"]
 
 
 def means_and_seeds(panel: "Axes", its: Points, colour: str, line: str, label: str) -> None:
