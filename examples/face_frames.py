@@ -28,9 +28,9 @@ if __name__ == "__main__":  # framing has workers, which read this file again
     for name, view in SQUARES.items():
         files = [file for file in sorted((faces / name).rglob("*")) if file.is_file()]
         photographs = [file for file in files if file.suffix.lower() == ".jpg"]
-        lists = [file for file in files if file.suffix in (".txt", ".csv")]
-        placed = ("landmarks.txt", "Fiducials")  # points in the old frames
-        for file in (file for file in lists if not any(part in placed for part in file.parts)):
+        placed = {"landmarks.txt", "Fiducials"}  # points in the old frames
+        lists = [file for file in files if file.suffix in (".txt", ".csv") and placed.isdisjoint(file.parts)]
+        for file in lists:
             (out / file.relative_to(faces)).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(file, out / file.relative_to(faces))
         images = ImageSet(torch.zeros(len(photographs), dtype=torch.long), [name], list(map(str, photographs)))

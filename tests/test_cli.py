@@ -81,6 +81,17 @@ def test_embed_and_inspect(trained, photos):
     np.testing.assert_allclose(np.load(trained.parent / "flat.npy"), embeddings[15:20], rtol=1e-4, atol=1e-5)
 
 
+def test_embed_leaves_out_what_cannot_be_read_if_asked(trained, photos, tmp_path):
+    shutil.copytree(photos / "class3", tmp_path / "some")
+    (tmp_path / "some" / "1.png").write_bytes(b"no picture")
+    words = ("embed", trained, tmp_path / "some", "--out", tmp_path / "e.npy")
+    assert "1.png" in isosphere(*words, folder=tmp_path, code=2).stderr and not (tmp_path / "e.npy").exists()
+    isosphere(*words, "--data.skip_unreadable", "true", folder=tmp_path)
+    assert len(np.load(tmp_path / "e.npy")) == 4
+    done = isosphere(*words, "--model.dim", "4", folder=tmp_path, code=2)
+    assert "--model.dim cannot be changed any more" in done.stderr
+
+
 def test_resume_goes_on_from_the_folder_alone_and_a_finished_run_stays_as_it_is(trained):
     before = {file.name: file.read_bytes() for file in trained.iterdir()}
     done = isosphere("train", "--resume", trained, folder=trained.parent)
@@ -91,7 +102,7 @@ def test_resume_goes_on_from_the_folder_alone_and_a_finished_run_stays_as_it_is(
 def test_evaluate_on_other_images(trained, photos):
     told = isosphere("evaluate", trained, "--data", photos, folder=trained.parent).stdout
     assert "all classes of" in told and "never seen" not in told
-    assert "retrieval among whole images" in " ".join(isosphere("evaluate", "--help", folder=trained).stdout.split())
+    assert "retrieval among other images" in " ".join(isosphere("evaluate", "--help", folder=trained).stdout.split())
     done = isosphere("evaluate", trained, "--data", photos / "class3", folder=trained.parent, code=2)
     assert "holds no class folder" in done.stderr
 

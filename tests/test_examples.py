@@ -86,7 +86,8 @@ def test_face_frames(tmp_path):
     for name in ("lfw/singles.csv", "cfp/Protocol/Pair_list_F.txt", *points):
         (tmp_path / "faces" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "faces" / name).write_text(name)
-    run(EXAMPLES / "face_frames.py", "faces", "out", folder=tmp_path)
+    told = run(EXAMPLES / "face_frames.py", "faces", "out", folder=tmp_path)
+    assert told.count("1 photographs, 1 lists") == 2 and "celeba: 1 photographs, 0 lists" in told
     found = {str(path.relative_to(tmp_path / "out")) for path in (tmp_path / "out").rglob("*") if path.is_file()}
     assert found == {*places, "lfw/singles.csv", "cfp/Protocol/Pair_list_F.txt"}
     tops = [float(np.asarray(Image.open(tmp_path / "out" / place))[0].mean()) for place in places]

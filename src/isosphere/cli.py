@@ -12,7 +12,7 @@ from isosphere import commands
 from isosphere.arguments import note, spread_lists
 
 OVERRIDES = {"allow_extra_args": True, "ignore_unknown_options": True}
-CHANGEABLE = ("train", "reproduce", "evaluate", "figure")  # commands that take --group.field value
+CHANGEABLE = ("train", "reproduce", "evaluate", "embed", "figure")  # commands that take --group.field value
 
 COMMANDS = {
     "demo": commands.demo,

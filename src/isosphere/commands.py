@@ -1,11 +1,14 @@
 """The commands, each of which imports what it needs only when it runs."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from isosphere.arguments import asked_for, free_folder, note, parse_changes, read_recipe, results_suffix, split_changes
+
+if TYPE_CHECKING:
+    from isosphere.train.evaluate import Trained
 
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda")]
 
@@ -146,24 +149,16 @@ def evaluate(
 ) -> None:
     """Measure a trained run on its test classes, or on other images.
 
-    With --data it is retrieval among whole images, for runs on faces and without labels, too. Fields of the data can be
+    With --data it is retrieval among other images, for runs on faces and without labels, too. Fields of the data can be
     changed as in `train`: `isosphere evaluate RUN --data.pairs lfw --data.pairs_root DIR`.
     """
-    from dataclasses import replace
-
-    from isosphere.recipes import override
     from isosphere.tables import comparison, probe_table, show
-    from isosphere.train.evaluate import load_run, measure_run, probe_run
+    from isosphere.train.evaluate import measure_run, probe_run
     from isosphere.train.exams import RATES
 
     if context.args and not context.args[0].startswith("--"):
         raise ValueError(f"other images are named with --data {context.args[0]}")
-    changes = parse_changes(context.args)
-    fixed = [name for name in changes if not name.startswith("data.")]
-    if fixed:
-        raise ValueError(f"--{fixed[0]} cannot be changed any more: a trained run takes other --data fields alone")
-    trained = load_run(run, device)
-    trained = replace(trained, recipe=override(trained.recipe, changes))
+    trained = _trained(run, device, context.args)
     if probe:
         if data is not None:
             raise ValueError("--probe is taken on the run's own images: leave out --data")
@@ -172,18 +167,38 @@ def evaluate(
     show(comparison({run: measure_run(trained, None if data is None else str(data))}))
 
 
+def _trained(run: Path, device: str, words: list[str]) -> "Trained":
+    """A trained run, of which only fields of the data can be changed."""
+    from dataclasses import replace
+
+    from isosphere.recipes import override
+    from isosphere.train.evaluate import load_run
+
+    changes = parse_changes(words)
+    fixed = [name for name in changes if not name.startswith("data.")]
+    if fixed:
+        raise ValueError(f"--{fixed[0]} cannot be changed any more: a trained run takes other --data fields alone")
+    trained = load_run(run, device)
+    return replace(trained, recipe=override(trained.recipe, changes))
+
+
 def embed(
+    context: typer.Context,
     run: Annotated[Path, typer.Argument(help="a run folder")],
     images: Annotated[Path, typer.Argument(help="a folder of class folders, a flat folder of images, or a CSV")],
     out: Annotated[Path, typer.Option(help="the .npy file of embeddings; labels and paths are written beside it")],
     device: Device = "auto",
 ) -> None:
-    """Write the raw embeddings of a folder of images: OUT.npy, OUT.labels.npy and OUT.paths.txt."""
-    from isosphere.train.evaluate import embed_files, load_run
+    """Write the raw embeddings of a folder of images: OUT.npy, OUT.labels.npy and OUT.paths.txt.
+
+    Images are seen as the run's test images are. Faces are framed as those it was trained on and averaged with their
+    mirror images; FOLDER:0.52 takes another share of them, `--data.skip_unreadable true` leaves out broken ones.
+    """
+    from isosphere.train.evaluate import embed_files
 
     if out.suffix != ".npy" or not out.parent.is_dir():
         raise ValueError(f"--out must be a .npy file in a folder that exists, not {out}")
-    for path in embed_files(load_run(run, device), str(images), out):
+    for path in embed_files(_trained(run, device, context.args), str(images), out):
         print(path)
 
 

@@ -56,6 +56,8 @@ def inspection(embeddings_file: Path, labels_file: Path) -> Iterator[Table | str
     auroc = norm_and_errors(lengths, wrong, groups=1)["auroc"]
     if auroc is not None:
         yield f"a low norm foretells an R@1 error with AUROC {auroc:.3f}; 0.5 is chance"
+    else:
+        yield f"no AUROC of norms and errors: all first neighbours are {'wrong' if wrong.any() else 'right'}"
     yield f"norms: mean {mean:.4g}, variance {(spread * mean) ** 2:.4g}, coefficient of variation {spread:.3f}"
     yield verdict(mean, spread)
 

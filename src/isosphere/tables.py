@@ -20,7 +20,10 @@ OTHERS = {
     "probe_best_top1": "best top-1, picked on test",
 }  # fmt: skip
 NORMS = {"norm_mean": "norm", "norm_variance": "variance"}
-FACES = {"auc": "AUC", "tar@0.01": "TAR at\nFAR 1 %", "norm_auroc": "norm\nAUROC"}  # of pairs
+FACES = {
+    "std": "deviation\nof folds", "auc": "AUC", "tar@0.01": "TAR at\nFAR 1 %", "tar@0.001": "TAR at\nFAR 0.1 %",
+    "norm_auroc": "norm\nAUROC",
+}  # fmt: skip
 TELLS = "pairs told apart, and how well a low norm foretells an error (AUROC, 50 is chance); in %"
 PAPER = {"agedb30": "agedb_30", "cfpfp": "cfp_fp", "top1": "probe_top1", "top5": "probe_top5"}  # its names -> ours
 PRIMARY = ("recall@1", "map@r", "accuracy", "probe_top1")  # of which differences are told, and more of faces

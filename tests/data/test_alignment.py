@@ -90,6 +90,17 @@ def test_marked_landmarks_come_to_lie_on_the_template(angle: float, scale: float
     assert np.abs(spots(align(image, hidden)) - TEMPLATE.numpy()).max() < 0.5
 
 
+@pytest.mark.parametrize("angle, scale", [(0.0, 4.0), (0.4, 4.3)])
+def test_a_large_photograph_is_reduced_without_moire(angle: float, scale: float) -> None:
+    """Squares of a pixel are finer than the frame can show: they become grey, and the spots on them stay in place."""
+    landmarks = moved(TEMPLATE.numpy() - 56, angle, scale, (330, 350))
+    chequered = torch.from_numpy(255 * (np.indices((700, 660)).sum(0) % 2)).to(torch.uint8).expand(3, -1, -1)
+    face = align(chequered, torch.from_numpy(landmarks))[:, 8:-8, 8:-8].double()
+    assert face.std() < 8 and abs(face.mean() - 127.5) < 2
+    spotted = (marked(landmarks, 700, 660, radius=2 * scale).double() * chequered / 255).to(torch.uint8)
+    assert np.abs(spots(align(spotted, torch.from_numpy(landmarks))) - TEMPLATE.numpy()).max() < 0.5
+
+
 def test_landmarks_on_the_template_change_nothing_and_the_outside_is_black() -> None:
     image = torch.randint(1, 256, (3, 112, 112), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
     assert torch.equal(align(image, TEMPLATE), image)

@@ -43,7 +43,7 @@ def check(path: Path) -> None:
 def test_packs_of_python_3(tmp_path: Path, protocol: int) -> None:
     arrays = [np.frombuffer(data, np.uint8) for data in ENCODED]
     columns = [array.reshape(-1, 1).copy() for array in arrays]  # as OpenCV encodes
-    for images in (ENCODED, arrays, columns):
+    for images in (ENCODED, list(map(bytearray, ENCODED)), arrays, columns):
         for same in TRUTHS:
             (tmp_path / "a.bin").write_bytes(pickle.dumps((images, same), protocol=protocol))
             check(tmp_path / "a.bin")
@@ -201,6 +201,7 @@ def test_other_contents_and_damage(tmp_path: Path) -> None:
         (pickle.dumps(ENCODED), "is not a pack of face pairs"),
         (whole[: len(whole) // 2], "or it is damaged"),
         (b"", "or it is damaged"),
+        (b"\x80\x03](cbuiltins\nbytearray\nJ\xff\xff\xff\x7f\x85Re](e\x86.", "or it is damaged"),  # 2 GiB of nothing
         (b"\xff\xd8 an image", "or it is damaged"),
         (pickle.dumps(([*ENCODED[:4], b"no", b"image"], SAME)), "2 of 6 images are unreadable: .*image 4 of a.bin"),
         (pickle.dumps(([*ENCODED[:5], small], SAME)), r"images of 2 sizes, such as \(3, 5\) and \(6, 5\)"),

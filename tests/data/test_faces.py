@@ -2,6 +2,7 @@
 
 import io
 import pickle
+import re
 import struct
 import warnings
 from pathlib import Path
@@ -338,6 +339,46 @@ def test_pairs_of_your_own_have_any_number(tmp_path: Path) -> None:
             verification("mine", tmp_path)
         assert verification("mine", tmp_path, allow_missing=True).deviation == told
         (folder / "mine_pair.txt").unlink()
+
+
+def test_a_list_may_name_files_anywhere(tmp_path: Path) -> None:
+    for person in range(3):
+        for name in "ab":
+            image(tmp_path / "people" / f"{person}" / f"{name}.png", person)
+    (tmp_path / "own").mkdir()
+    people, listed = tmp_path / "people", tmp_path / "own" / "mine_pair.txt"
+    lines = [f"{people}/{n}/a.png {people}/{m}/b.png {int(n == m)}" for n in range(3) for m in range(3)]
+    listed.write_text("\n".join(lines))
+    found = verification("mine", tmp_path / "own")
+    assert found.deviation == "" and rows(found)[1][:2] == (f"{people}/0/a.png", f"{people}/1/b.png")
+    (people / "2" / "b.png").unlink()
+    told = "mine has 6 pairs, not 9; 1 images are absent: .../2/b.png"  # without the folder, as above
+    with pytest.raises(ValueError, match=f"^{re.escape(told)}; complete .*own, or add --data.allow_missing true$"):
+        verification("mine", tmp_path / "own")
+    found = verification("mine", tmp_path / "own", allow_missing=True)
+    assert found.deviation == told and len(found) == 6 and len(found.images) == 5
+
+
+@pytest.mark.parametrize("again", ["a.png", "./a.png", "../own/a.png", "{root}/a.png"])
+def test_an_image_is_not_paired_with_itself(tmp_path: Path, again: str) -> None:
+    for name in "abc":
+        image(tmp_path / "own" / f"{name}.png")
+    again = again.format(root=tmp_path / "own")
+    lines = ["", "a.png b.png 1", "", f"a.png {again} 1", "c.png c.png 0", "b.png c.png 0"]
+    (tmp_path / "own" / "mine_pair.txt").write_text("\n".join(lines))
+    told = "mine_pair.txt: 2 of 4 pairs are of an image with itself, the first in line 4, "
+    for allow_missing in (False, True):
+        with pytest.raises(ValueError, match=told + re.escape(repr(f"a.png {again} 1")) + "; remove them"):
+            verification("mine", tmp_path / "own", allow_missing)
+
+
+def test_nor_do_the_lists_of_benchmarks(folders: Path, cfp: Path) -> None:
+    (folders / "pairs.txt").write_text(LFW.replace("Bob_Lee\t3\t2", "Bob_Lee\t3\t3"))
+    with pytest.raises(ValueError, match="pairs.txt: 1 of 8 pairs .* itself, the first in line 3, 'Bob_Lee.t3.t3'"):
+        verification("lfw", folders, allow_missing=True)
+    (cfp / "Protocol/Split/FF/07/same.txt").write_text("5,6\n5,5\n")
+    with pytest.raises(ValueError, match="07/same.txt: 1 of 2 pairs .* itself, the first in line 2, '5,5'"):
+        verification("cfp_ff", cfp)
 
 
 @pytest.mark.parametrize("between", ["\t", ",", " , ", " \t "])

@@ -117,6 +117,8 @@ def test_equal_error_rate_by_hand():
 def test_a_rate_that_too_few_impostors_decide_is_refused():
     scores, same = torch.arange(2000.0), torch.arange(2000) % 2 == 0
     assert faces.tar_at_far(scores, same, (0.01,))  # 10 of 1000
+    for one in (0.2, 1, np.float32(0.2)):
+        assert faces.tar_at_far(scores, same, one) == faces.tar_at_far(scores, same, [one])
     for far in (0.0099, 1e-6, 0.0, -0.1, 1.5):
         with pytest.raises(ValueError, match="cannot be measured with 1000 impostor pairs: 0.01 to 1 can"):
             faces.tar_at_far(scores, same, (0.1, far))

@@ -38,7 +38,8 @@ def counted(blocks: tuple[int, ...], se: bool, middle_norm: bool) -> int:
 def test_parameter_counts_of_every_depth(depth, se, middle_norm):
     assert 2 * sum(BLOCKS[depth]) + 2 == depth
     with torch.device("meta"):
-        network, head = ResNetIR(depth, se, middle_norm), build_head("dropout_fc_bn", ResNetIR.num_features, 512)
+        network = OURS[f"{'se_' * se}resnet{depth}_ir{'_bn' * middle_norm}"]()
+        head = build_head("dropout_fc_bn", ResNetIR.num_features, 512)
     assert parameters(network, head) == counted(BLOCKS[depth], se, middle_norm)
 
 
@@ -47,11 +48,11 @@ def test_parameter_counts_that_others_publish():
         head = build_head("dropout_fc_bn", ResNetIR.num_features, 512)
         assert parameters(OURS["se_resnet50_ir"](), head) == 43_797_696
         # AdaFace's IR-18 has the middle batch norm, and no weight and bias in the last one.
-        assert parameters(ResNetIR(18, middle_norm=True), head) == 24_020_352 + 2 * 512
+        assert parameters(OURS["resnet18_ir_bn"](), head) == 24_020_352 + 2 * 512
         # insightface's R50 also projects the first stage's shortcut. Its ONNX file keeps one bias of a batch norm that
         # follows a convolution (stem, second and third of a unit, shortcut), and weight, bias, mean and variance of the
         # others (first of a unit, last two).
-        projected = parameters(ResNetIR(50, middle_norm=True), head) + 64 * 64 + 2 * 64
+        projected = parameters(OURS["resnet50_ir_bn"](), head) + 64 * 64 + 2 * 64
         firsts = sum(2 * before - 2 * width - width for before, width in ((64, 64), (64, 128), (128, 256), (256, 512)))
         assert projected + firsts - 64 + 2 * 512 + 2 * 512 == 43_590_976
 

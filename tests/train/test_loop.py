@@ -19,7 +19,7 @@ from isosphere.losses.norms import balanced_directions
 from isosphere.metrics import recall_at_k
 from isosphere.recipes import find, schema
 from isosphere.recipes.losses import Loss
-from isosphere.train import evaluate, exams, loop, reproduce
+from isosphere.train import evaluate, loop, overlap, reproduce
 from isosphere.train.exams import Retrieval
 from isosphere.train.journal import Journal, below
 from isosphere.train.schedules import lr_factor
@@ -268,8 +268,8 @@ def test_no_more_workers_than_cores(monkeypatch):
 def test_a_result_says_what_the_tested_images_are_to_the_model():
     images = ImageSet(torch.tensor([0, 1, 2]), ["a", "b", "c"], pixels=torch.zeros(3, 3, 1, 1, dtype=torch.uint8))
     exam = Retrieval(images, None)
-    assert exams.tested(exam, ["d", "e"]) == "test classes, never seen in training"
-    assert exams.tested(exam, ["b", "c", "d"]) == "test images; 2 of 3 classes were trained on"
+    assert overlap.tested(exam, ["d", "e"]) == "test classes, never seen in training"
+    assert overlap.tested(exam, ["b", "c", "d"]) == "test images; 2 of 3 classes were trained on"
 
 
 def test_evaluation_is_shared_by_the_ranks():

@@ -179,6 +179,7 @@ def test_other_recipes_are_never_taken_for_this_one(benchmark, tmp_path):
 def test_lists_of_faces_count_by_their_names(field, one, same, other):
     made = [find("lfw-arcface", {field: value}) for value in (one, same, other)]
     assert reproduce.alike(made[0], made[1]) and not reproduce.alike(made[0], made[2])
+    assert reproduce.digest(made[0]) == reproduce.digest(made[1]) != reproduce.digest(made[2])
 
 
 def test_what_a_killed_run_left_is_not_counted(benchmark, tmp_path):

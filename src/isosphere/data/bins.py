@@ -2,8 +2,8 @@
 
 A pickle can run anything. So a pack is read twice: first its opcodes are looked through, and none is obeyed before all
 of them are known to be harmless; then it is loaded with stand-ins for the few names that packs contain, whether written
-by Python 2 or 3, with images as bytes or as numpy's arrays, and with truth values as bool or int, numpy's ones or an
-array of these. Neither numpy nor any other module is called.
+by Python 2 or 3, with images as bytes, bytearrays or numpy's arrays, and with truth values as bool or int, numpy's ones
+or an array of these. Neither numpy nor any other module is called.
 """
 
 import io
@@ -66,7 +66,7 @@ def _contents(path: Path) -> tuple[list[bytes], list[bool]]:
             raise ForeignType(f"it holds {_told(both)}, not images and truth values")
         images, same = both
         same = same.values() if isinstance(same, _Array) else same
-        for name, values, kinds in (("images", images, (bytes, _Array)), ("truth values", same, int)):
+        for name, values, kinds in (("images", images, (bytes, bytearray, _Array)), ("truth values", same, int)):
             if not isinstance(values, tuple | list):
                 raise ForeignType(f"its {name} are {_told(values)}, not a list")
             for value in values:
@@ -77,7 +77,7 @@ def _contents(path: Path) -> tuple[list[bytes], list[bool]]:
             raise ForeignType(f"it does not hold two encoded images for each truth value, but {told}")
         if not set(same) <= {0, 1}:
             raise ValueError(f"it calls a pair {min(set(same) - {0, 1})}; one person must be 1 or True, two 0 or False")
-        images = [image.encoded() if isinstance(image, _Array) else image for image in images]
+        images = [image.encoded() if isinstance(image, _Array) else bytes(image) for image in images]
     except ForeignPickle as error:
         raise ValueError(f"{path} is not a pack of face pairs: {error}; it may be malicious, do not use it") from None
     except ForeignType as error:
@@ -155,9 +155,9 @@ class _Array:
         return self.data
 
 
-def _bytes(text: str = "", encoding: str = "latin1") -> bytes:
-    """Bytes as Python 3 writes them for Python 2: as text of which every letter is a byte."""
-    return text.encode("latin1")
+def _bytes(text: str | bytes = "", encoding: str = "latin1") -> bytes:
+    """Bytes as Python 3 writes them for Python 2, as text of which every letter is a byte; a bytearray's are bytes."""
+    return text if isinstance(text, bytes) else text.encode("latin1")
 
 
 def _buffer(data: bytes | bytearray, kind: _Type, *rest: object) -> _Array:
@@ -192,6 +192,8 @@ ADMITTED = {
     "_codecs.encode": _bytes,
     "__builtin__.bytes": _bytes,
     "builtins.bytes": _bytes,
+    "__builtin__.bytearray": _bytes,
+    "builtins.bytearray": _bytes,
 }
 for _package in ("numpy.core", "numpy._core"):  # before and since numpy 2
     ADMITTED[f"{_package}.multiarray._reconstruct"] = _Array

@@ -13,6 +13,7 @@ their own: they are the consecutive tenths. Any other name is that of pairs of y
 any number.
 """
 
+import os
 import re
 import unicodedata
 import warnings
@@ -154,7 +155,7 @@ def _checked(name: str, source: Source, root: Path, files: list[Path], pairs: li
     deviation = _deviation(source, len(there), len(pairs))
     if deviation:
         if absent:
-            names = some((str(file.relative_to(root)) for file in sorted(absent)), 20)
+            names = some((_below(file, root) for file in sorted(absent)), 20)
             deviation += f"; {len(absent):,} images are absent: {names}"
         if not allow_missing or not there:
             raise ValueError(f"{deviation}; complete {root}" + (", or add --data.allow_missing true" if there else ""))
@@ -166,6 +167,11 @@ def _checked(name: str, source: Source, root: Path, files: list[Path], pairs: li
     table = torch.tensor([(number[left], number[right], same, fold) for left, right, same, fold in there])
     left, right, same, fold = table.T.contiguous()
     return Pairs(name, images, left, right, same.bool(), fold, root, source.view, deviation)
+
+
+def _below(file: Path, root: Path) -> str:
+    """The file as seen from the root, or the end of its path if it lies elsewhere: records that are shared tell it."""
+    return str(file.relative_to(root)) if file.is_relative_to(root) else f".../{file.parent.name}/{file.name}"
 
 
 def _deviation(source: Source, there: int, listed: int) -> str:
@@ -194,6 +200,7 @@ def _read_lfw(listed: str, root: Path) -> tuple[list[Path], list[Pair]]:
         named = (person, one), (person if same else other, two)
         files = (folder / name / f"{name}_{int(at):04d}{suffix}" for name, at in named)
         pairs.append(Pair(*files, same, place // (2 * count)))
+    _refuse_twins(path, pairs)
     return _files(pairs), pairs
 
 
@@ -206,12 +213,15 @@ def _read_cfp(kinds: str, root: Path) -> tuple[list[Path], list[Pair]]:
     for fold in range(10):
         for same in (True, False):
             path = root / "Protocol" / "Split" / kinds / f"{fold + 1:02d}" / ("same.txt" if same else "diff.txt")
+            found = []
             for row in _rows(path, r"(\d+)\s*,\s*(\d+)", "two numbers"):
                 try:
                     left, right = (listed[kind][int(number)] for kind, number in zip(kinds, row, strict=True))
                 except KeyError as error:
                     raise ValueError(f"{path} pairs {','.join(row)}, but no image {error} is listed") from error
-                pairs.append(Pair(left, right, same, fold))
+                found.append(Pair(left, right, same, fold))
+            _refuse_twins(path, found)
+            pairs += found
     return [*listed["F"].values(), *listed["P"].values()], pairs
 
 
@@ -223,6 +233,7 @@ def _read_list(path: Path) -> tuple[list[Path], list[Pair]]:
     folder = next((folder for folder in folders if (folder / rows[0][0]).is_file()), path.parent)
     folds = _tenths(len(rows)).tolist()
     pairs = [Pair(folder / a, folder / b, same == "1", fold) for (a, b, same), fold in zip(rows, folds, strict=True)]
+    _refuse_twins(path, pairs)
     return _files(pairs), pairs
 
 
@@ -239,6 +250,15 @@ def _rows(path: Path, pattern: str, form: str) -> list[tuple[str, ...]]:
     if not found:
         raise ValueError(f"{path} is empty")
     return found
+
+
+def _refuse_twins(path: Path, pairs: list[Pair]) -> None:
+    """Two photographs are verified, so no pair, each a line at the end of this list, may be of one with itself."""
+    alike = [place for place, pair in enumerate(pairs) if os.path.abspath(pair.left) == os.path.abspath(pair.right)]
+    if alike:
+        number, line = lines(path)[-len(pairs) :][alike[0]]
+        told = f"{len(alike)} of {len(pairs)} pairs are of an image with itself, the first in line {number}, {line!r}"
+        raise ValueError(f"{path}: {told}; remove them, or pair two images")
 
 
 def _files(pairs: list[Pair]) -> list[Path]:

@@ -6,7 +6,7 @@ identification a distractor that scores the same as the mate stands before it, s
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from numbers import Integral
+from numbers import Integral, Real
 
 import torch
 import torch.nn.functional as F
@@ -93,11 +93,12 @@ def roc(scores: Tensor, same: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return F.pad(false_accepts, (1, 0)), F.pad(true_accepts, (1, 0)), F.pad(scores[last], (1, 0), value=torch.inf)
 
 
-def tar_at_far(scores: Tensor, same: Tensor, fars: Sequence[float]) -> dict[float, float]:
+def tar_at_far(scores: Tensor, same: Tensor, fars: Sequence[float] | float) -> dict[float, float]:
     """The largest true accept rate whose false accept rate is at most each of `fars`, not interpolated, (P,), (P,).
 
     A rate that fewer than ten of the impostor pairs would decide is refused.
     """
+    fars = [fars] if isinstance(fars, Real) else fars
     false_accepts, true_accepts, _ = roc(scores, same)
     impostors = int((~torch.as_tensor(same).bool()).sum())
     for far in fars:

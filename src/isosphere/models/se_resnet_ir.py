@@ -1,8 +1,8 @@
 """ResNet-IR, with squeeze-and-excitation or without: ArcFace's backbones for faces of 112 x 112 pixels.
 
 ArcFace's text writes the unit as BN-Conv-BN-PReLU-Conv-BN. The 43,797,696 parameters of the usual SE-ResNet50-IR are
-those of a unit without the batch norm in the middle: it is left out here, unless `middle_norm` asks for it. The batch
-norm at the end and the head "dropout_fc_bn" make ArcFace's output "E": BN, dropout, FC, BN.
+those of a unit without the batch norm in the middle: it is left out here, unless a name ends in `_bn`. The batch norm
+at the end and the head "dropout_fc_bn" make ArcFace's output "E": BN, dropout, FC, BN.
 """
 
 from functools import partial
@@ -100,5 +100,8 @@ class ResNetIR(nn.Module):
 
 
 FACE_BACKBONES = {
-    f"{prefix}resnet{depth}_ir": partial(ResNetIR, depth, se=bool(prefix)) for prefix in ("", "se_") for depth in BLOCKS
+    f"{prefix}resnet{depth}_ir{suffix}": partial(ResNetIR, depth, se=bool(prefix), middle_norm=bool(suffix))
+    for prefix in ("", "se_")
+    for depth in BLOCKS
+    for suffix in ("", "_bn")
 }

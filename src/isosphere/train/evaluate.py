@@ -14,14 +14,16 @@ from rich.progress import MofNCompleteColumn, Progress
 from torch import Tensor, nn
 
 from isosphere.data.feed import loader
-from isosphere.data.images import ImageSet, decode
+from isosphere.data.images import ImageSet, decode, readable_images
 from isosphere.data.samplers import OrderedBatches
 from isosphere.metrics.faces import mirror_averaged
 from isosphere.recipes import options, schema
 from isosphere.sphere import norms
 from isosphere.train import build, distributed, state
-from isosphere.train.exams import Exam, Frozen, Images, Retrieval, View, kind_of, tested
+from isosphere.train.exams import Exam, Frozen, Images, Retrieval, View
+from isosphere.train.frames import Source, framed, parse_place, square
 from isosphere.train.journal import ANY_NAME
+from isosphere.train.overlap import kind_of, tested
 from isosphere.train.views import build_exam, build_test_view, open_images
 
 
@@ -137,15 +139,14 @@ def measure_run(trained: Trained, root: str | None = None) -> dict[str, Any]:
 
     Returns the metrics as `last`, and as `tested` what the images are to the run.
     """
+    embedder = partial(embed_shown, trained)
     if root is None:
         exam = _own_exam(trained)
         told = tested(exam, trained.classes, trained.images, kind_of(trained.recipe.data))
     else:
-        images = open_images(root)
-        if len(images.classes) < 2:
-            raise ValueError(f"{root} holds one class only: there is nothing to retrieve among")
-        exam, told = Retrieval(images, build_test_view(trained.recipe.data)), f"all classes of {root}"
-    return {"last": take(exam, partial(embed_shown, trained), True, trained.recipe.seed)[0], "tested": told}
+        images, view, how = _other_images(trained, root, classes=2)
+        exam, told, embedder = Retrieval(images, view), f"all classes of {root}", partial(embedder, how=how)
+    return {"last": take(exam, embedder, True, trained.recipe.seed)[0], "tested": told}
 
 
 def probe_run(trained: Trained, lrs: tuple[float, ...]) -> dict[float, dict[str, float]]:
@@ -179,9 +180,27 @@ def embed_shown(trained: Trained, images: Images, view: View | None, how: str = 
 
 def embed_files(trained: Trained, root: str, out: Path) -> list[Path]:
     """Embed a folder's or CSV's images to OUT.npy, OUT.labels.npy and OUT.paths.txt (path and class, a line each)."""
-    images = open_images(root, flat=True)
-    embeddings = embed_shown(trained, images, build_test_view(trained.recipe.data))
-    return _write(out, images, embeddings)
+    images, view, how = _other_images(trained, root)
+    return _write(out, images, embed_shown(trained, images, view, how))
+
+
+def _other_images(trained: Trained, root: str, classes: int = 1) -> tuple[ImageSet, View | None, str]:
+    """Images of at least so many classes, with the view and the `how` by which the run's own are embedded.
+
+    Faces are framed as those trained on, by landmarks or as a central square, whose share may be told: `folder:0.52`.
+    """
+    data, share = trained.recipe.data, None
+    if isinstance(data, schema.Faces):
+        root, share = parse_place(root, "root")
+    images = open_images(root, flat=classes == 1)
+    if len(images.classes) < classes:
+        raise ValueError(f"{root} holds one class only: there is nothing to retrieve among")
+    if not isinstance(data, schema.Faces):
+        if getattr(data, "skip_unreadable", False):
+            images = readable_images(images, skip_unreadable=True)
+        return images, build_test_view(data), "embeddings"
+    source = Source(images, Path(root), share or square(data.fraction), people=classes)
+    return framed(source, data.align, trained.device, data.skip_unreadable), None, "mirrored"
 
 
 @torch.no_grad()

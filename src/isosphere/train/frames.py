@@ -82,9 +82,20 @@ def _framed(source: Source, align: bool, skip_unreadable: bool | None) -> ImageS
     except alignment.UnreadableFaces as error:
         raise ValueError(f"{error}{REPAIRS[skip_unreadable]}") from None
     faces.paths = images.paths  # by which a wrong pair is traced to its photographs
-    told = "; ".join(filter(None, (getattr(images, "deviation", ""), faces.deviation)))
+    told = "; ".join(filter(None, (getattr(images, "deviation", ""), faces.deviation, _narrowed(images))))
     faces.deviation = f"{home.name}: {told}" if told else ""
     return faces
+
+
+def _narrowed(images: ImageSet | RecordSet) -> str:
+    """How many pictures of a pack lose what is outside of their central square, also in a warning."""
+    height, width = (1, 1) if images.pixels is None else images.pixels.shape[-2:]
+    if height == width:
+        return ""
+    told = f"all {len(images)} pictures of {some(images.classes)} are {width} x {height} pixels, not square"
+    told += ": their central square is taken"
+    warnings.warn(told, stacklevel=2)
+    return told
 
 
 def _readable(source: Source) -> ImageSet | RecordSet:

@@ -149,7 +149,13 @@ class Journal:
         return [entry for entry in map(json.loads, lines) if entry["kind"] == kind]
 
     def result(
-        self, last: dict[str, float], seconds: float, headline: str, tested: str, deviation: str = ""
+        self,
+        last: dict[str, float],
+        seconds: float,
+        headline: str,
+        tested: str,
+        deviation: str = "",
+        counts: dict[str, int] | None = None,
     ) -> dict[str, Any]:
         """Write and return result.json: the last evaluation, the best (picked on test: an oracle), and the run."""
         best = max(self.entries("test"), key=lambda entry: entry[headline])
@@ -160,6 +166,7 @@ class Journal:
             "tested": tested,  # what the images are to the model
             "seconds": round(seconds, 2),
             "deviation": deviation,  # how a benchmark's copy differs from the original
+            **({"counts": counts} if counts else {}),  # of one's own people and their exam
             **self.environment,
         }
         write_json(self.folder / "result.json", result)

@@ -24,7 +24,7 @@ from isosphere.monitor import Episodes, proxy_power, recorded
 from isosphere.recipes import schema
 from isosphere.recipes.losses import ArcFace, CosFace, NormFace, NTXent, PairLoss, SphereFace
 from isosphere.sphere import directions, norms
-from isosphere.train import build, distributed, evaluate, exams, state
+from isosphere.train import build, distributed, evaluate, overlap, state
 from isosphere.train.capture import CapturedStep, CompiledView
 from isosphere.train.exams import Images, View
 from isosphere.train.journal import Journal
@@ -58,9 +58,10 @@ def train(run: Run, folder: Path, resume: bool = False) -> dict[str, Any]:
         journal.advance(run.step)
         seconds = run.seconds + time.monotonic() - run.started
         views = run.views
-        kind = exams.kind_of(recipe.data)
-        tested = exams.tested(views.exam, views.train.classes, len(views.train), kind)
-        return journal.result(last, seconds, views.exam.headline, tested, views.deviation) if journal.active else {}
+        kind = overlap.kind_of(recipe.data)
+        tested = overlap.tested(views.exam, views.train.classes, len(views.train), kind)
+        told = (views.exam.headline, tested, views.deviation, views.counts)
+        return journal.result(last, seconds, *told) if journal.active else {}
 
 
 def prepare(recipe: schema.Recipe, device: torch.device, before: Run | None = None) -> Run:

@@ -13,6 +13,7 @@ from isosphere.train import distributed, state
 from isosphere.train.journal import environment, write_json
 from isosphere.train.loop import Run, prepare, train
 from isosphere.train.stopping import Interrupted, NonFiniteLoss
+from isosphere.train.views import face_counts
 
 PLACES = [*(("data", name) for name in state.PLACES), ("model", "weights")]  # fields that hold paths
 NAMED = [("model", "weights"), ("data", "exclude"), ("data", "probes"), ("data", "distractors")]
@@ -24,6 +25,7 @@ class Runner:
     def __init__(self, device: str = "auto") -> None:
         self.device = distributed.pick_device(device)
         self.before: Run | None = None
+        self.counts: dict[schema.Data, dict[str, int]] = {}  # of people, who are listed once
 
     def run(self, recipe: schema.Recipe, folder: Path) -> dict[str, Any]:
         """What the folder's result.json holds, after training if it is not there yet."""
@@ -31,6 +33,7 @@ class Runner:
             held = json.loads((folder / "result.json").read_text(encoding="utf-8"))
             if not alike(options.from_dict(schema.Recipe, held["recipe"]), recipe):
                 raise ValueError(f"{folder} holds the result of another recipe: choose another folder")
+            self.refuse_other_data(held, recipe, folder)
             return held
         run = prepare(recipe, self.device, self.before)
         resume = (folder / state.CHECKPOINT).is_file()
@@ -38,6 +41,20 @@ class Runner:
             state.restore(run, state.load(folder / state.CHECKPOINT, recipe))
         self.before = run
         return train(run, folder, resume)
+
+    def refuse_other_data(self, held: dict[str, Any], recipe: schema.Recipe, place: Path) -> None:
+        """A result on one's own people is not taken for one on others: where these are at hand, numbers must agree.
+
+        Benchmarks need no such check: what their copies lack is refused, or told in the result.
+        """
+        if "counts" not in held or not Path(recipe.data.root).exists():
+            return
+        if recipe.data not in self.counts:
+            self.counts[recipe.data] = face_counts(recipe.data)
+        now = self.counts[recipe.data]
+        if now != held["counts"]:
+            told = ", ".join(f"{count} {name} (now {now[name]})" for name, count in held["counts"].items())
+            raise ValueError(f"{place} holds a result on other data: {told}; name others with --results and --out")
 
 
 def run_many(recipes: dict[Path, schema.Recipe], device: str = "auto") -> dict[Path, dict[str, Any]]:
@@ -103,11 +120,11 @@ FREE = (*state.FREE_FIELDS, "loop.compile", "data.allow_missing")
 
 def alike(one: schema.Recipe, other: schema.Recipe) -> bool:
     """Whether two recipes train and are measured the same, wherever their files are; those in `NAMED` count by name."""
-    first, second = (
-        [base_names(getattr(getattr(recipe, group), name, None) or "") for group, name in NAMED]
-        for recipe in (one, other)
-    )
-    return first == second and all(key in FREE for key in options.differences(one, other))
+    return _named(one) == _named(other) and all(key in FREE for key in options.differences(one, other))
+
+
+def _named(recipe: schema.Recipe) -> list[str | list[str]]:
+    return [base_names(getattr(getattr(recipe, group), name, None) or "") for group, name in NAMED]
 
 
 def base_names(paths: str | Iterable[str]) -> str | list[str]:
@@ -119,6 +136,7 @@ def digest(recipe: schema.Recipe) -> str:
     """Six letters that tell recipes apart which are not alike but for their seed."""
     fields = options.differences(schema.Recipe(), replace(recipe, seed=0))
     told = {key: value for key, (_, value) in fields.items() if key not in FREE}
+    told |= {f"{group}.{name}": names for (group, name), names in zip(NAMED, _named(recipe), strict=True) if names}
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:6]
 
 
@@ -158,6 +176,8 @@ def reproduce(
                 place = folder / f"{cell}-{arm}-{digest(recipe)}-seed{seed}"
                 record = results.add("runs", place, _measured(runner, recipe, place) | told, cell=cell, arm=arm)
                 made += 1
+            else:
+                runner.refuse_other_data(record, recipe, results.path)
             records.append(record | {"cell": cell, "arm": arm, "seed": seed})
     print(f"{made} runs made now, {len(records) - made} taken from {results.path}", file=sys.stderr)
     return records
@@ -183,7 +203,7 @@ def _tuned(
     folder: Path,
     tuned_by: Results | None,
 ) -> schema.Recipe:
-    """The arm's recipe with what its best trial had; an arm without trials takes SEC's learning rate."""
+    """The arm's recipe with what its best trial had; an arm without trials takes SEC's rate and decay."""
     tuning = tables.TUNINGS[arms[arm].data.name]
     own = arm in tuning.strengths
     if not own and "sec" not in arms:

@@ -1,6 +1,6 @@
 """From a recipe's data to pixels: the images to train on, how they are seen, and the exam."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from dataclasses import replace as changed
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from isosphere.data.packed import PackedSet, pack
 from isosphere.data.transforms import ShiftView, TestView, TrainView
 from isosphere.data.two_views import ContrastiveView
 from isosphere.recipes import schema
-from isosphere.train import exams
+from isosphere.train import exams, overlap
 from isosphere.train.exams import Exam, Images, View
 from isosphere.train.frames import Source, framed, parse_place, square
 
@@ -36,6 +36,7 @@ class Views:
     exam: Exam
     deviation: str = ""  # how a benchmark's copy differs from the original
     unlabelled: bool = False  # an image is its own class, of which a batch has several views
+    counts: dict[str, int] = field(default_factory=dict)  # of one's own people, what was found: two sets tell apart
 
 
 def build_views(data: schema.Data, device: torch.device) -> Views:
@@ -53,13 +54,15 @@ def build_views(data: schema.Data, device: torch.device) -> Views:
 
 def build_exam(data: schema.Data, device: torch.device) -> Exam:
     """The exam alone; that of faces opens and frames nobody of the people who are trained on, where there are many."""
-    return _face_exam(data, device)[0] if isinstance(data, schema.Faces) else build_views(data, device).exam
+    if isinstance(data, schema.Faces):
+        return _face_exam(data, device, *_open_exam(data))[0]
+    return build_views(data, device).exam
 
 
 def build_test_view(data: schema.Data) -> View | None:
-    """What an image file goes through before a model that was trained on this data."""
+    """What an image file goes through before a model that was trained on this data; of faces without landmarks."""
     if isinstance(data, schema.Faces):
-        return alignment.WHOLE
+        return square(data.fraction)
     return TestView(data.size, getattr(data, "shorter", data.size))
 
 
@@ -126,21 +129,39 @@ def _packed(images: ImageSet, name: str, data: schema.Benchmark, device: torch.d
 
 def _faces(data: schema.Faces, device: torch.device) -> Views:
     """Everything is opened before the first face is framed, so that what is missing is told at once."""
+    people, opened = _people(data), _open_exam(data)
+    counts = _count(people, *opened)
+    exam, deviations = _face_exam(data, device, *opened)
+    overlap.refuse_trained(people, exam)
+    source = Source(people, Path(data.root), square(data.fraction), data.min_images, people=2)
+    train = framed(source, data.align, device, data.skip_unreadable)
+    told = "; ".join(filter(None, [train.deviation, *deviations]))
+    return Views(train, faces.FlipView(), None, exam, told, counts=counts)
+
+
+def face_counts(data: schema.Faces) -> dict[str, int]:
+    """How many photographs and people a run would find to train on, and of what in its exam; frames nobody."""
+    return _count(_people(data), *_open_exam(data))
+
+
+def _count(people: ImageSet, pairs: list[faces.Pairs], probes: list[Source], others: list[Source]) -> dict[str, int]:
+    probed, among = (sum(len(source.images) for source in sources) for sources in (probes, others))
+    trained = {"images": len(people), "people": len(people.classes)}
+    return trained | {"pairs": sum(map(len, pairs)), "probes": probed, "distractors": among}
+
+
+def _people(data: schema.Faces) -> ImageSet:
     if not data.root:
         raise ValueError("data.root is empty: name a folder of people's folders, or a .rec beside its .idx")
     exclude = [name for _, name in lines(data.exclude)] if data.exclude else []
     people = faces.identities(data.root, exclude, data.min_images)
     if len(people.classes) < 2:
         raise ValueError(f"{data.root} leaves one person to train on, {people.classes[0]}: two or more are needed")
-    exam, deviations = _face_exam(data, device)
-    exams.refuse_trained(people, exam)
-    source = Source(people, Path(data.root), square(data.fraction), data.min_images, people=2)
-    train = framed(source, data.align, device, data.skip_unreadable)
-    return Views(train, faces.FlipView(), None, exam, "; ".join(filter(None, [train.deviation, *deviations])))
+    return people
 
 
-def _face_exam(data: schema.Faces, device: torch.device) -> tuple[exams.Faces, list[str]]:
-    """The exam, which needs none of the people that are trained on, and how its sets differ from the original."""
+def _open_exam(data: schema.Faces) -> tuple[list[faces.Pairs], list[Source], list[Source]]:
+    """Pairs, probes (one set or none) and the sets of distractors, not framed yet."""
     if not data.pairs_root:
         raise ValueError("data.pairs_root is empty: name the folder of the verification sets (lfw/, cfp/ or lfw.bin)")
     if not data.pairs:
@@ -152,8 +173,14 @@ def _face_exam(data: schema.Faces, device: torch.device) -> tuple[exams.Faces, l
     others = [_source(place, "distractors") for place in data.distractors]
     if probes:
         _refuse_singles(probes[0].images, data.probes)
-        exams.refuse_asked(probes[0].images, [path for source in others for path in source.images.paths])
+        overlap.refuse_asked(probes[0].images, [source.images for source in others])
+    return pairs, probes, others
 
+
+def _face_exam(
+    data: schema.Faces, device: torch.device, pairs: list[faces.Pairs], probes: list[Source], others: list[Source]
+) -> tuple[exams.Faces, list[str]]:
+    """The exam, which needs none of the people that are trained on, and how its sets differ from the original."""
     sets: dict[tuple, ImageSet] = {}
     for number, found in enumerate(pairs):
         key = (found.view, *(found.images.paths or (found.name,)))
