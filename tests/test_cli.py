@@ -286,7 +286,10 @@ def test_a_run_is_evaluated_from_any_folder(photos, tmp_path):
     isosphere("train", "./photos", *PHOTOS.split(), folder=project)
     run = project / "runs" / "photos-sec-seed0"
     result = json.loads((run / "result.json").read_text())["last"]
+    for name in ("class0", "class1"):  # others that have the same name are not taken for them
+        shutil.copytree(photos / name, other / "photos" / name)
     assert f"{100 * result['recall@1']:.1f}" in isosphere("evaluate", run, folder=other).stdout
+    shutil.rmtree(other / "photos")
     (project / "photos").rename(project / "moved")
     done = isosphere("evaluate", run, folder=other, code=2)
     assert f"no such folder or file: ./photos (seen from {other} and from above the run)" in done.stderr

@@ -239,13 +239,12 @@ def test_every_place_of_a_run_is_found_again_from_above_it(tmp_path: Path) -> No
     run = tmp_path / "runs" / "a"
     for name in ("people", "packed", "singles.csv", "here.csv"):
         (tmp_path / name).mkdir()
-    data = schema.Faces(
-        root="people", probes="gone.csv", distractors=("singles.csv", str(tmp_path / "here.csv"), "gone.csv")
-    )
+    here = str(tmp_path / "here.csv")
+    data = schema.Faces(root="people", probes="gone.csv", distractors=("singles.csv:0.5", here, "gone.csv:0.5"))
     found = _found_again(data, run)
     assert found.root == str(tmp_path / "people") and found.exclude == ""
     assert found.probes == "gone.csv", "it is told as the recipe has it"
-    assert found.distractors == (str(tmp_path / "singles.csv"), str(tmp_path / "here.csv"), "gone.csv")
+    assert found.distractors == (f"{tmp_path / 'singles.csv'}:0.5", here, "gone.csv:0.5")
 
 
 def test_evaluate_needs_nobody_who_was_trained_on(faces: Path, trained: Path, monkeypatch) -> None:

@@ -151,12 +151,12 @@ def read_thumbnails(folder: Path) -> np.ndarray | None:
 
 
 def locate(path: str, root: str, run: Path) -> Path:
-    """The file of a test image: `path` below the recipe's data.root or as given, seen from here or from above the run.
+    """The file of a test image: `path` below the recipe's data.root or as given, seen from above the run or from here.
 
     A root that is a CSV stands for its folder, and what an older path repeats of the root is dropped if need be. A file
     that is nowhere keeps its path.
     """
-    bases = (Path(), *run.resolve().parents)
+    bases = (*run.resolve().parents, Path())
     folders = [its.parent if its.is_file() else its for its in (base / root for base in bases)]
     parts, name = Path(path).parts, Path(root).name
     tail = Path(*parts[parts.index(name) + 1 :]) if name in parts else Path(path)

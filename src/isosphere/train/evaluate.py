@@ -112,7 +112,7 @@ class Trained:
 
 
 def load_run(folder: Path, device: str = "auto") -> Trained:
-    """The trained model of a run folder; paths in its recipe are seen from here, else from a folder above it."""
+    """The trained model of a run folder; paths in its recipe are seen from a folder above it, else from here."""
     saved = state.load(folder / state.CHECKPOINT)
     recipe = options.from_dict(schema.Recipe, saved["recipe"])
     recipe = replace(recipe, data=_found_again(recipe.data, folder))
@@ -124,14 +124,20 @@ def load_run(folder: Path, device: str = "auto") -> Trained:
 
 
 def _found_again(data: schema.Data, folder: Path) -> schema.Data:
-    """The data with relative paths that are not here, but in a folder above the run, as seen from there."""
+    """The data with relative paths as seen from the nearest folder above the run that has them: there it was trained.
 
-    def found(path: str) -> str:
-        bases = [] if not path or Path(path).exists() else folder.resolve().parents
-        return next((str(base / path) for base in bases if (base / path).exists()), path)
+    The folder that we are in comes last, as it may hold other images under the same name.
+    """
+
+    def found(place: str, field: str) -> str:
+        path, _ = parse_place(place, field)
+        bases = folder.resolve().parents if path else ()
+        return next((f"{base / path}{place[len(path) :]}" for base in bases if (base / path).exists()), place)
 
     places = {name: getattr(data, name) for name in state.PLACES if hasattr(data, name)}
-    return replace(data, **{n: found(p) if isinstance(p, str) else type(p)(map(found, p)) for n, p in places.items()})
+    one = {name: found(place, name) for name, place in places.items() if isinstance(place, str)}
+    many = {name: tuple(found(place, name) for place in its) for name, its in places.items() if name not in one}
+    return replace(data, **one, **many)
 
 
 def measure_run(trained: Trained, root: str | None = None) -> dict[str, Any]:
