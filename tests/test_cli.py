@@ -101,7 +101,7 @@ def test_resume_goes_on_from_the_folder_alone_and_a_finished_run_stays_as_it_is(
 
 def test_evaluate_on_other_images(trained, photos):
     told = isosphere("evaluate", trained, "--data", photos, folder=trained.parent).stdout
-    assert "all classes of" in told and "never seen" not in told
+    assert "all 10 classes of" in told and "5 have the name of one trained on" in " ".join(told.split())
     assert "retrieval among other images" in " ".join(isosphere("evaluate", "--help", folder=trained).stdout.split())
     done = isosphere("evaluate", trained, "--data", photos / "class3", folder=trained.parent, code=2)
     assert "holds no class folder" in done.stderr

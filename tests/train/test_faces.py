@@ -307,6 +307,16 @@ def test_what_embed_and_evaluate_are_given_is_seen_as_in_verification(
     assert {name: last[name] for name in wanted} == pytest.approx(wanted)
 
 
+def test_of_numbers_evaluate_cannot_tell_who_they_are(faces: Path, trained: Path, tmp_path: Path) -> None:
+    files = sorted((faces / "people").glob("Person_*/[01].png"))
+    rows = [f"{file},{file.parent.name[-1]}\n" for file in files]  # those trained on, under other names
+    (tmp_path / "numbers.csv").write_text("path,label\n" + "".join(rows))
+    run = load_run(trained, "cpu")
+    data = replace(run.recipe.data, probes=str(tmp_path / "numbers.csv"))
+    told = measure_run(replace(run, recipe=replace(run.recipe, data=data)))["tested"]
+    assert told == "test images; whether their people were trained on cannot be told"
+
+
 def test_evaluate_says_which_people_have_the_name_of_one_trained_on(
     faces: Path, trained: Path, tmp_path: Path, capsys
 ) -> None:
@@ -325,7 +335,7 @@ def test_photographs_to_test_on_are_not_trained_on(faces: Path, tmp_path: Path, 
     changes = {"data__root": link, "data__pairs_root": tmp_path / "own", "data__pairs": "mine"}
     words = options(faces, **changes, data__probes="", data__distractors="")
     code, _, err = command(capsys, "train", "lfw-cosface-sec", "--out", tmp_path / "run", "--device", "cpu", *words)
-    assert code == 2 and "11 of 11 photographs to test on are among those to train on, of Person_1, " in err, err
+    assert code == 2 and "11 of 11 photographs to test on are among those to train on, as Person_1, " in err, err
     assert "--data.exclude" in err and len(err.strip().splitlines()) == 1 and not (tmp_path / "run").exists()
     (tmp_path / "leave.txt").write_text("\n".join(f"Person_{n}" for n in range(1, 7)))
     recipe = recipe_of(faces, **changes, data__probes="", data__distractors="", data__exclude=tmp_path / "leave.txt")
@@ -340,11 +350,17 @@ def test_people_to_test_on_with_the_name_of_one_to_train_on_are_told(faces: Path
 
 
 def test_distractors_are_not_trained_on_either(faces: Path, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="^4 of .* photographs to test on are among those to train on, of Person_3; "):
+    with pytest.raises(ValueError, match="^4 of .* photographs to test on are among those to train on, as Person_3; "):
         build_views(recipe_of(faces, data__distractors=faces / "people" / "Person_3").data, CPU)
-    shutil.copytree(faces / "people" / "Person_3", tmp_path / "Person_3")
+    (tmp_path / "links").mkdir()
+    (tmp_path / "links" / "z.png").symlink_to(faces / "people" / "Person_5" / "0.png")
+    with pytest.raises(ValueError, match="^1 of .* photographs to test on are among those to train on, as Person_5; "):
+        build_views(recipe_of(faces, data__distractors=tmp_path / "links").data, CPU)
+    with pytest.raises(ValueError, match="^10 of 20 distractors are there twice; "):
+        build_views(recipe_of(faces, data__distractors=f"{faces / 'more'},{faces / 'more'}").data, CPU)
+    shutil.copytree(faces / "people" / "Person_3", tmp_path / "person 3")
     with pytest.warns(UserWarning, match="1 people to test on have the name of one to train on: Person_3; "):
-        build_views(recipe_of(faces, data__distractors=tmp_path / "Person_3").data, CPU)
+        build_views(recipe_of(faces, data__distractors=tmp_path / "person 3").data, CPU)
 
 
 def test_people_to_identify_with_the_name_of_a_distractor_are_told(faces: Path, tmp_path: Path, recwarn) -> None:
@@ -516,8 +532,9 @@ def test_each_set_is_framed_by_its_own_share(faces: Path, tmp_path: Path) -> Non
     for number in range(3):
         eyes(tmp_path / "singles" / f"{number}.png", 40)
         eyes(tmp_path / "wild" / f"{number}.png", 20)
+        eyes(tmp_path / "other" / "wild" / f"{number}.png", 20)
     places = {"data__root": tmp_path / "people", "data__exclude": "", "data__probes": tmp_path / "probes"}
-    places["data__distractors"] = f"{tmp_path / 'singles'}:0.52,{tmp_path / 'wild'}:0.26,{tmp_path / 'wild'}"
+    places["data__distractors"] = f"{tmp_path / 'singles'}:0.52,{tmp_path / 'wild'}:0.26,{tmp_path / 'other' / 'wild'}"
     views = build_views(recipe_of(faces, **places).data, CPU)
     wanted, (near, middle, far) = 112 * 40 / 130, views.exam.distractors.values()
     assert list(views.exam.distractors) == ["singles-1", "wild-2", "wild-3"]
@@ -645,6 +662,7 @@ def test_a_pack_of_pictures_that_are_not_square_is_told_once(faces: Path, tmp_pa
         ({"data__allow_missing": "false"}, "CFP-FP has 40 pairs, not 7,000"),
         ({"data__exclude": "nobody.txt"}, "nobody.txt"),
         ({"data__min_images": 5}, "none has 5 images"),
+        ({"data__fraction": 1.2}, "fraction must be above 0 and at most 1, not 1.2"),
         ({"data__root": "FACES/alone", "data__exclude": ""}, "alone leaves one person to train on, Ann: two or more"),
         ({"data__distractors": "FACES/more:1.5"}, "more:1.5 asks for 1.5 of the shorter side: a share is above 0"),
         ({"data__probes": "FACES/nobody:0.5"}, "no such folder or file"),
@@ -849,6 +867,9 @@ def test_reproduce_table_4(faces: Path, tmp_path: Path, capsys, monkeypatch) -> 
     shutil.rmtree("fewer/Person_2")
     code, _, err = command(capsys, "reproduce", "table4", *words, "--data.root", "fewer")
     assert code == 2 and "table4_lfw" in err and "on other data: 32 images (now 28), 8 people (now 7), 80 pairs" in err
+    for places in (["--data.root", "gone"], ["--data.root="], ["--data.pairs_root="]):
+        code, shown, err = command(capsys, "reproduce", "table4", *words, *places)
+        assert code == 0 and "0 runs made now" in err and "CFP-FP" in shown, "results are shown without the data, too"
     file.unlink()
     code, _, err = command(capsys, "reproduce", "table4", *words, "--data.root", "fewer")
     assert code == 2 and "holds a result on other data" in err, "nor is a finished run's folder"

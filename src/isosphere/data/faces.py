@@ -94,13 +94,13 @@ def identities(source: str | Path, exclude: Iterable[str] = (), minimum: int = 1
     is spelt otherwise is not left out.
     """
     source, exclude = Path(source), list(exclude)
-    unwanted = set(map(_letters, exclude))
+    unwanted = set(map(letters, exclude))
     recorded = source.suffix == ".rec" or (source / "train.rec").is_file()
-    images = RecordSet.pair(source) if recorded else ImageSet.folder(source, lambda name: _letters(name) in unwanted)
+    images = RecordSet.pair(source) if recorded else ImageSet.folder(source, lambda name: letters(name) in unwanted)
     if images.splits is not None:
         raise ValueError(f"{source} holds a train and a test folder of people; give the one to train on")
-    names = list(map(_letters, images.classes))
-    absent = [name for name in exclude if _letters(name) not in set(names)]
+    names = list(map(letters, images.classes))
+    absent = [name for name in exclude if letters(name) not in set(names)]
     if absent:
         told = f"{len(absent)} of {len(exclude)} names to leave out are not among the {len(names)} people of {source}"
         warnings.warn(f"{told}: {some(absent)}", stacklevel=2)
@@ -254,7 +254,7 @@ def _rows(path: Path, pattern: str, form: str) -> list[tuple[str, ...]]:
 
 def _refuse_twins(path: Path, pairs: list[Pair]) -> None:
     """Two photographs are verified, so no pair, each a line at the end of this list, may be of one with itself."""
-    alike = [place for place, pair in enumerate(pairs) if os.path.abspath(pair.left) == os.path.abspath(pair.right)]
+    alike = [place for place, pair in enumerate(pairs) if os.path.realpath(pair.left) == os.path.realpath(pair.right)]
     if alike:
         number, line = lines(path)[-len(pairs) :][alike[0]]
         told = f"{len(alike)} of {len(pairs)} pairs are of an image with itself, the first in line {number}, {line!r}"
@@ -272,7 +272,7 @@ def _tenths(count: int) -> Tensor:
     return torch.repeat_interleave(torch.arange(10), torch.tensor([len(part) for part in parts]))
 
 
-def _letters(name: str) -> str:
+def letters(name: str) -> str:
     """The name's letters and digits, lower case, without accents."""
     return "".join(letter for letter in unicodedata.normalize("NFKD", name).casefold() if letter.isalnum()) or name
 

@@ -118,7 +118,8 @@ class Faces:
 
     def __post_init__(self) -> None:
         at_least(self, 1, "min_images")
-        shares((self.fraction, 1.0))
+        if not 0 < self.fraction <= 1:
+            raise ValueError(f"fraction must be above 0 and at most 1, not {self.fraction}")
         names = [place.partition(":")[0] for place in self.pairs]
         taken = {"accuracy", "embeddings", "probes", "distractors", "rank1"}.intersection(names)
         if taken:

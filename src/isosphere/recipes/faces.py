@@ -73,7 +73,7 @@ def constraints(head: str) -> dict[str, Constraint]:
 
 
 GENTLE = 0.1
-"""SEC's eta for your own people: on LFW's few the paper's 5 cost 5 to 11 points, this one none (docs/results.md)."""
+"""SEC's eta for your own people: on LFW's few the paper's 5 cost 5 to 11 points, this one less than a seed does."""
 
 SETS = (
     ("casia", "faces of CASIA-WebFace", CASIA),

@@ -151,7 +151,10 @@ def measure_run(trained: Trained, root: str | None = None) -> dict[str, Any]:
         told = tested(exam, trained.classes, trained.images, kind_of(trained.recipe.data))
     else:
         images, view, how = _other_images(trained, root, classes=2)
-        exam, told, embedder = Retrieval(images, view), f"all classes of {root}", partial(embedder, how=how)
+        exam, embedder = Retrieval(images, view), partial(embedder, how=how)
+        told = f"all {len(images.classes)} classes of {root}"
+        shared = len(set(images.classes).intersection(trained.classes))
+        told += f"; {shared} have the name of one trained on" if shared else ""
     return {"last": take(exam, embedder, True, trained.recipe.seed)[0], "tested": told}
 
 

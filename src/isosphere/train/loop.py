@@ -59,7 +59,7 @@ def train(run: Run, folder: Path, resume: bool = False) -> dict[str, Any]:
         seconds = run.seconds + time.monotonic() - run.started
         views = run.views
         kind = overlap.kind_of(recipe.data)
-        tested = overlap.tested(views.exam, views.train.classes, len(views.train), kind)
+        tested = overlap.tested(views.exam, views.train.classes, len(views.train), kind, compared=True)
         told = (views.exam.headline, tested, views.deviation, views.counts)
         return journal.result(last, seconds, *told) if journal.active else {}
 

@@ -47,11 +47,12 @@ class Runner:
 
         Benchmarks need no such check: what their copies lack is refused, or told in the result.
         """
-        if "counts" not in held or not Path(recipe.data.root).exists():
+        data = recipe.data
+        if "counts" not in held or not all(place and Path(place).exists() for place in (data.root, data.pairs_root)):
             return
-        if recipe.data not in self.counts:
-            self.counts[recipe.data] = face_counts(recipe.data)
-        now = self.counts[recipe.data]
+        if data not in self.counts:
+            self.counts[data] = face_counts(data)
+        now = self.counts[data]
         if now != held["counts"]:
             told = ", ".join(f"{count} {name} (now {now[name]})" for name, count in held["counts"].items())
             raise ValueError(f"{place} holds a result on other data: {told}; name others with --results and --out")
