@@ -25,7 +25,7 @@ from isosphere.monitor import (
     turn_figures,
     turned,
 )  # fmt: skip
-from isosphere.monitor.alarms import CALM
+from isosphere.monitor.alarms import ADVICE, CALM, Episodes, alarms
 from isosphere.train.evaluate import norm_statistics
 
 pytestmark = pytest.mark.filterwarnings("ignore:step")  # alarms, where a test is not about them
@@ -506,6 +506,19 @@ def test_alarms_name_the_numbers_and_a_remedy():
         monitor((torch.ones(4, 1) * mean).requires_grad_())
     with pytest.warns(UserWarning, match=r"step 2: norms explode: their mean 30 is 15 times .* 225 times slower.*SEC"):
         monitor.close()
+
+
+def test_alarms_give_the_advice_they_are_given_and_spread_is_none_without():
+    figures, own = {"norm_mean": 1.5, "norm_cv": 0.5}, {"exploding": "e", "collapsing": "c", "spreading": "s"}
+    ends = {name: words.split("; ")[1] for name, words in alarms(figures, 20.0, 1, False)}
+    assert ends == {name: ADVICE[name] for name in ("collapsing", "spreading")}
+    assert "L2-reg" in ends["collapsing"] and ends["spreading"] == "try SEC, or a larger eta"
+    for first_mean, name in ((20.0, "collapsing"), (0.1, "exploding")):
+        found = dict(alarms(figures, first_mean, 1, False, own))
+        assert {key: words.split("; ")[1] for key, words in found.items()} == {name: own[name], "spreading": "s"}
+    episodes, waiting = Episodes(1, False), {"exploding": "e", "collapsing": "c"}
+    begun = [list(episodes.fresh(figures, words)) for words in (waiting, waiting, own, own)]
+    assert begun == [[], [], ["spreading"], []]
 
 
 @pytest.mark.parametrize("dim", [16, 128, 2048])

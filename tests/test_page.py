@@ -400,6 +400,21 @@ def test_an_unfinished_run_of_epochs_is_compared_at_its_own_step(tmp_path):
     assert "unfinished, 10 steps of 3 epochs<" in write_page([sec], tmp_path / "page.html").read_text()
 
 
+def test_an_unfinished_run_is_as_far_as_its_lines_or_its_checkpoint(tmp_path):
+    folder = write_run(tmp_path / "run", 0.5, 0)
+    (folder / "result.json").unlink()
+    lines = (folder / "metrics.jsonl").read_text().splitlines(keepends=True)
+    for kept, saved, told in ((1, 10, 10), (1, None, 0), (13, 10, 12)):  # it was stopped before its first line
+        (folder / "metrics.jsonl").write_text("".join(lines[:kept]))
+        (folder / "checkpoint.pt").unlink(missing_ok=True)
+        if saved:
+            torch.save({"step": saved, "model": {"weight": torch.zeros(3)}}, folder / "checkpoint.pt")
+        assert f"unfinished, {told} of 20<" in write_page([folder], tmp_path / "page.html").read_text()
+    (folder / "checkpoint.pt").write_bytes(b"cut short")
+    page = write_page([folder], tmp_path / "page.html").read_text()
+    assert "unfinished, 12 of 20<" in page and "checkpoint.pt cannot be read" in page
+
+
 def test_runs_seen_at_other_steps_are_told_so(pages, tmp_path):
     for words in ("last snapshot (step 20): density", "until the last look (steps 15 to 20): density"):
         assert words in pages["two"].read_text()

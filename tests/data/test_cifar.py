@@ -193,13 +193,13 @@ def test_incomplete_and_wrong_folders_are_refused(tmp_path):
     with pytest.raises(ValueError, match=f"cannot read the image .*{one.name}"):
         cifar.load("cifar10", tmp_path)
     one.rename(one.parent.parent / "class 4" / "moved.png")
-    with pytest.raises(ValueError, match="test: not every class has 10 images: class 3 9, class 4 11"):
+    with pytest.raises(ValueError, match="test: not every class has 10 images: class 3 9, class 4 11; images of"):
         cifar.load("cifar10", tmp_path)
-    with pytest.raises(ValueError, match="train: 200 images of 10 classes, but CIFAR-100 has 200 of 100"):
+    with pytest.raises(ValueError, match="200 images of 10 classes, but CIFAR-100 has 200 of 100; .* simclr-photos$"):
         cifar.load("cifar100", tmp_path)
     (one.parent.parent / "class 4" / "moved.png").rename(one)
     (tmp_path / "test" / "class 9").rename(tmp_path / "test" / "other")
-    with pytest.raises(ValueError, match="train and test have different classes: class 9, other"):
+    with pytest.raises(ValueError, match="train and test have different classes: class 9, other; .*simclr-photos"):
         cifar.load("cifar10", tmp_path)
 
 

@@ -7,6 +7,7 @@ import os
 import weakref
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -23,6 +24,8 @@ from isosphere.train import evaluate, loop, overlap, reproduce
 from isosphere.train.exams import Retrieval
 from isosphere.train.journal import Journal, below
 from isosphere.train.schedules import lr_factor
+from isosphere.train.stopping import advice
+from isosphere.train.trained import Trained, embed_shown
 from tiny import TINY, tiny_recipe
 
 
@@ -132,6 +135,66 @@ def test_alarms_are_written_said_once_and_not_again_after_a_resume(tmp_path, mon
     loop.fit(recipe, tmp_path / "broken", "cpu", resume=True)
     whole, broken = ((tmp_path / run / "metrics.jsonl").read_text() for run in ("whole", "broken"))
     assert broken == whole
+
+
+def test_a_spread_is_no_alarm_until_eta_has_risen_nor_after_a_resume_before_that(tmp_path, monkeypatch):
+    recipe = tiny_recipe("rendered-sec", {"constraint.eta": 1e-9, "constraint.ramp": "0.2,0.75"})
+    with monkeypatch.context() as patch, pytest.raises(loop.Interrupted):
+        patch.setattr(loop, "_asked_to_stop", lambda run, caught: run.step == 15)
+        loop.fit(recipe, tmp_path, "cpu")
+    loop.fit(recipe, tmp_path, "cpu", resume=True)
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").open()]
+    causes = [line["step"] for line in lines if line["kind"] == "train" and line["norm_cv"] >= 0.3]
+    (alarm,) = [line for line in lines if line["kind"] == "alarm"]
+    assert min(causes) < 15 and alarm["alarm"] == "spreading"
+    assert alarm["step"] == next(step for step in causes if step >= 16), "step 16 is the first to see the whole eta"
+    assert alarm["text"].endswith("; try a larger --constraint.eta")
+
+
+@pytest.mark.parametrize(
+    "constraint, decay, spreading, collapsing",
+    [
+        (
+            schema.Constraint(), 0.0, "try SEC (--constraint.eta above 0)",
+            "{lr}, or hold the mean with SEC (--constraint.eta above 0 and --constraint.radius initial)",
+        ),
+        (
+            schema.Constraint(0.1, 0.0), 1e-4, "try SEC (--constraint.radius batch)",
+            "weaken weight decay (--optimiser.weight_decay), weaken L2-reg (--constraint.eta), {lr}, "
+            "or hold the mean with SEC (--constraint.radius initial)",
+        ),
+        (
+            schema.Constraint(0.1), 1e-4, "try a larger --constraint.eta",
+            "weaken weight decay (--optimiser.weight_decay), {lr}, "
+            "or hold the mean with SEC (--constraint.radius initial)",
+        ),
+        (
+            schema.Constraint(0.1, "initial"), 0.0, "try a larger --constraint.eta",
+            "{lr}, or hold the mean with a larger --constraint.eta",
+        ),
+        (
+            schema.Constraint(0.1, "ema", ramp=(0, 1)), 0.0, None,
+            "{lr}, or hold the mean with SEC (--constraint.radius initial)",
+        ),
+    ],
+)  # fmt: skip
+def test_alarms_advise_what_the_run_has_by_its_fields(constraint, decay, spreading, collapsing):
+    recipe = schema.Recipe(constraint=constraint, optimiser=schema.Adam(weight_decay=decay))
+    found = advice(SimpleNamespace(recipe=recipe, loop=recipe.loop), step=recipe.loop.steps)
+    wanted = collapsing.format(lr="lower the learning rate (--optimiser.lr)")
+    assert found.get("spreading") == spreading and found["collapsing"] == wanted
+    assert wanted.endswith(found["exploding"]) and "weaken" not in found["exploding"]
+
+
+def test_an_exam_without_a_metric_leaves_no_hole(tmp_path, capsys):
+    recipe, norms = tiny_recipe(), {"norm_mean": 0.335, "norm_variance": 0.01}
+    with Journal(tmp_path, recipe, recipe.loop, torch.device("cpu"), None, True) as journal:
+        journal.examined(0, "norm_mean", norms)
+        journal.examined(20, "recall@1", {"recall@1": 0.05, "map@r": 0.02} | norms)
+        assert journal.progress.tasks[0].fields["note"] == "R@1  5.00%"
+    said = capsys.readouterr().err
+    assert "step      0  norm 0.335 (variance 0.01)" in said
+    assert "step     20  R@1  5.00%  MAP@R  2.00%  norm 0.335" in said
 
 
 @pytest.mark.parametrize("listed", [False, True])
@@ -257,9 +320,9 @@ def test_no_more_workers_than_cores(monkeypatch):
     for module in (loop, evaluate):
         monkeypatch.setattr(module, "loader", lambda *given, **named: asked.append(given[4]) or iter(()))
     loop.training_feed(run)
-    trained = evaluate.Trained(run.recipe, run.model, run.device, [], None)
+    trained = Trained(run.recipe, run.model, run.device, [], None)
     for embed in (lambda: loop._embed(run, run.views.train, None),
-                  lambda: evaluate.embed_shown(trained, run.views.train, None)):  # fmt: skip
+                  lambda: embed_shown(trained, run.views.train, None)):  # fmt: skip
         with pytest.raises((RuntimeError, ValueError)):  # of the loader that gives nothing
             embed()
     assert asked == [2, 2, 2]

@@ -1,6 +1,7 @@
 """Runs that are killed, stopped or starved of disk end as if nothing had happened, or lose nothing."""
 
 import json
+import math
 import os
 import random
 import resource
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -16,7 +18,7 @@ import torch
 from isosphere.recipes import override
 from isosphere.train import evaluate, state
 from isosphere.train.loop import fit
-from isosphere.train.stopping import NonFiniteLoss
+from isosphere.train.stopping import NonFiniteLoss, stop_diverged
 from tiny import TINY, tiny_recipe
 
 STEPS = 150
@@ -84,11 +86,14 @@ def test_a_signal_saves_and_exits_cleanly(tmp_path, number):
     assert last_step(folder) == step and "Traceback" not in told
 
 
-def test_resuming_a_finished_run_measures_it_again(tmp_path):
+def test_resuming_a_finished_run_says_so_and_gives_its_result(tmp_path, capsys):
     recipe = tiny_recipe()
     first = fit(recipe, tmp_path / "run", "cpu")
+    assert "already finished" not in capsys.readouterr().err
     again = fit(recipe, tmp_path / "run", "cpu", resume=True)
     assert again["last"] == first["last"]
+    told = f"already finished at step {recipe.loop.steps}; nothing was trained"
+    assert capsys.readouterr().err == f"isosphere: {told}\n"
 
 
 def test_a_last_exam_that_fails_costs_no_training(tmp_path, monkeypatch):
@@ -114,7 +119,7 @@ def test_a_checkpoint_of_another_recipe_is_refused(tmp_path):
     recipe = tiny_recipe("rendered-sec", {"constraint.eta": 0.5})
     fit(recipe, tmp_path / "run", "cpu")
     before = weights(tmp_path / "run")["step"]
-    with pytest.raises(ValueError, match=r"belongs to another recipe: constraint.eta 0.5 -> 0.7"):
+    with pytest.raises(ValueError, match=r"belongs to another recipe: constraint.eta 0.5 -> 0.7$"):
         fit(override(recipe, {"constraint.eta": "0.7"}), tmp_path / "run", "cpu", resume=True)
     fit(override(recipe, {"loop.log_every": "5"}), tmp_path / "run", "cpu", resume=True)
     assert weights(tmp_path / "run")["step"] == before
@@ -140,6 +145,34 @@ def test_a_non_finite_loss_stops_and_leaves_the_last_checkpoint_alone(loss, tmp_
     saved = weights(tmp_path / "run")
     assert all(value.isfinite().all() for value in saved["model"].values() if value.is_floating_point())
     assert f"at step {saved['step'] + 1}:" in message
+    assert f"eta {recipe.constraint.eta:g}. Try a smaller eta (--constraint.eta), a smaller learning rate" in message
+    assert message.endswith("or gradient clipping (--loop.clip 1.0); the last checkpoint is untouched"), "CPU: float32"
+    assert "norm_cv" not in message and "lr_proxy" not in message
+
+
+def test_divergence_advises_only_what_the_run_does_not_do_yet():
+    found = {"loss": torch.tensor(math.nan), "norm_mean": torch.tensor(2.5), "norm_cv": torch.tensor(0.1)}
+    lr, clip = "a smaller learning rate (--optimiser.lr)", "gradient clipping (--loop.clip 1.0)"
+    ramp, half = {"constraint.eta": 8, "constraint.ramp": "0.25,0.75"}, {"loop.precision": "bfloat16"}
+    for step, changes, eta, advised in (
+        (11, {"loop.clip": 2} | ramp, ", eta 4", f"a smaller eta (--constraint.eta), or {lr}"),
+        (6, ramp, "", f"{lr}, or {clip}"),  # it rises from there
+        (6, {"constraint.eta": 0, "loop.clip": 2}, "", lr),
+        (6, {"constraint.eta": 0} | half, "", f"{lr}, {clip}, or --loop.precision float32"),
+    ):
+        recipe = tiny_recipe("rendered-sec", changes)  # of 20 steps
+        run = SimpleNamespace(recipe=recipe, loop=recipe.loop, device=torch.device("cpu"))
+        with pytest.raises(NonFiniteLoss) as caught:
+            stop_diverged(run, step, "why", found)
+        told = f"training diverged at step {step}: why, loss nan, norm_mean 2.5{eta}. Try {advised}"
+        assert str(caught.value) == told
+
+
+def test_divergence_speaks_of_no_checkpoint_where_there_is_none(tmp_path):
+    changes = {"loss": "Triplet", "optimiser": "SGD", "optimiser.lr": 1e3, "loop.save_every": 0}
+    with pytest.raises(NonFiniteLoss) as caught:
+        fit(tiny_recipe("rendered-sec", changes), tmp_path / "run", "cpu")
+    assert "diverged at step" in str(caught.value) and "checkpoint" not in str(caught.value)
 
 
 def test_a_full_disk_leaves_the_checkpoint_before_it_whole(tmp_path):

@@ -28,6 +28,7 @@ from .images import ImageSet, UnreadableImage, decode, some
 SIDE = 32
 COUNTS = {"train": 50_000, "test": 10_000}
 CHUNK = 500  # files that a worker decodes at a time
+OWN = "images of your own go with the recipe simclr-photos"
 
 
 class Source(NamedTuple):
@@ -92,7 +93,7 @@ def load(
     train, test = (_checked(read(folder, source, part), source, folder, part) for part in COUNTS)
     if train.classes != test.classes:
         differing = sorted(set(train.classes) ^ set(test.classes))
-        raise ValueError(f"{folder}: train and test have different classes: {some(differing)}")
+        raise ValueError(f"{folder}: train and test have different classes: {some(differing)}; {OWN}")
     return _in_memory(train, device), _in_memory(test, device)
 
 
@@ -111,13 +112,14 @@ def _home(name: str, root: Path) -> tuple[Path, Callable[[Path, Source, str], Im
 def _checked(images: ImageSet, source: Source, folder: Path, part: str) -> ImageSet:
     """The images, if there are as many as in the original, and as many of each class as of any other."""
     expected, place = COUNTS[part], f"{folder}, {part}"
+    instead = "unpack the archive again" if images.paths is None else OWN
     if len(images) != expected or len(images.classes) != source.classes:
         found = f"{len(images):,} images of {len(images.classes)} classes"
-        raise ValueError(f"{place}: {found}, but {source.title} has {expected:,} of {source.classes}")
+        raise ValueError(f"{place}: {found}, but {source.title} has {expected:,} of {source.classes}; {instead}")
     each, counts = expected // source.classes, images.labels.bincount(minlength=source.classes).tolist()
     odd = [f"{name} {count}" for name, count in zip(images.classes, counts, strict=True) if count != each]
     if odd:
-        raise ValueError(f"{place}: not every class has {each} images: {some(odd)}")
+        raise ValueError(f"{place}: not every class has {each} images: {some(odd)}; {instead}")
     return images
 
 

@@ -1,6 +1,6 @@
 """When figures are cause for alarm, with the reason for each limit, and what to try."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -11,7 +11,8 @@ GROWTH = 10.0
 100 times (SGD) slower or faster than the learning rate was chosen for. Our healthy runs stay within a factor of 5."""
 WIDE = 0.3
 """Coefficient of variation from which norms spread: an embedding one deviation below the mean turns 1.9 times (Adam) or
-3.4 times (SGD) as far as one above it. Our runs without a constraint lie at 0.2 to 0.45, those with SEC under 0.2."""
+3.4 times (SGD) as far as one above it. Our runs without a constraint lie at 0.2 to 0.45, those with SEC under 0.2.
+`isosphere inspect`, which is asked, calls SEC worth trying from 0.15 on; an alarm, which is not, waits for more."""
 RADIAL = 0.01
 """Radial share from which a loss pulls at norms: a tenth of the gradient's length. An angular loss has none, by
 Proposition 1; rounding to bfloat16 makes it 1e-6."""
@@ -20,10 +21,23 @@ UNIT = 4e-3
 rounds to 2e-3 at most, in practice to a deviation of 1.5e-3 to 1.8e-3; training does not get there by itself."""
 CALM = 10
 """Reads without an alarm's cause after which its episode is over: a figure that hovers about its limit warns once."""
+ADVICE = {
+    "exploding": 'lower the learning rate, or hold the mean too with SEC(radius="initial")',
+    "collapsing": (
+        'weaken weight decay or L2-reg, lower the learning rate, or hold the mean with SEC(radius="initial")'
+    ),
+    "spreading": "try SEC, or a larger eta",
+}
+"""What to try in a loop of which nothing is known; our own names the fields of its recipe instead."""
 
 
-def alarms(figures: Record, first_mean: float | None, power: int, constrained: bool) -> Iterator[tuple[str, str]]:
-    """Name and words of each alarm for which figures give cause, given the mean norm of the first steps."""
+def alarms(
+    figures: Record, first_mean: float | None, power: int, constrained: bool, advice: Mapping[str, str] = ADVICE
+) -> Iterator[tuple[str, str]]:
+    """Name and words of each alarm for which figures give cause, given the mean norm of the first steps.
+
+    Norms that spread are no alarm where `advice` has nothing against it: there a constraint is still on its way.
+    """
     if figures.get("not_finite"):
         yield "not_finite", (
             f"{figures['not_finite']:.3g} embeddings a step are not finite: lower the learning rate, clip gradients, "
@@ -41,20 +55,18 @@ def alarms(figures: Record, first_mean: float | None, power: int, constrained: b
     if mean >= GROWTH * first_mean > 0:
         yield "exploding", (
             f"norms explode: their mean {mean:.3g} is {mean / first_mean:.3g} times the first steps', so directions "
-            f"turn {(mean / first_mean) ** power:.3g} times slower; lower the learning rate, or hold the mean too with "
-            'SEC(radius="initial")'
+            f"turn {(mean / first_mean) ** power:.3g} times slower; {advice['exploding']}"
         )
     if mean <= first_mean / GROWTH:
         yield "collapsing", (
             f"norms collapse: their mean {mean:.3g} was {first_mean:.3g} in the first steps, so directions turn ever "
-            "more wildly; weaken weight decay or L2-reg, lower the learning rate, or hold the mean with "
-            'SEC(radius="initial")'
+            f"more wildly; {advice['collapsing']}"
         )
-    if spread >= WIDE:
+    if spread >= WIDE and "spreading" in advice:
         ratio = ((1 + spread) / max(1 - spread, 0.01)) ** power
         yield "spreading", (
             f"norms spread: their coefficient of variation is {spread:.2f}, so an embedding one deviation below the "
-            f"mean turns about {float(f'{ratio:.2g}'):g} times as far as one above it; try SEC, or a larger eta"
+            f"mean turns about {float(f'{ratio:.2g}'):g} times as far as one above it; {advice['spreading']}"
         )
     if figures.get("radial_share", 0.0) >= RADIAL and not constrained:
         yield "radial", (
@@ -71,11 +83,11 @@ class Episodes:
         self.first_mean: float | None = None
         self.calm: dict[str, int] = {}  # alarm -> reads since its cause was last seen
 
-    def fresh(self, figures: Record) -> dict[str, str]:
+    def fresh(self, figures: Record, advice: Mapping[str, str] = ADVICE) -> dict[str, str]:
         """Name and words of the alarms that begin with these figures."""
         if self.first_mean is None:
             self.first_mean = figures.get("norm_mean")
-        causes = dict(alarms(figures, self.first_mean, self.power, self.constrained))
+        causes = dict(alarms(figures, self.first_mean, self.power, self.constrained, advice))
         begun = {name: words for name, words in causes.items() if name not in self.calm}
         going_on = {name: reads + 1 for name, reads in self.calm.items() if reads < CALM}
         self.calm = going_on | dict.fromkeys(causes, 0)

@@ -73,7 +73,7 @@ def _missing(runs: Sequence[Run]) -> str:
 
 
 def _state(run: Run) -> str:
-    done = max((line["step"] for line in run.lines), default=0)
+    done = max([run.saved, *(line["step"] for line in run.lines)])
     if run.watched:
         return f"watched, {done} steps"
     if run.finished:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from isosphere.page.lines import missing_of, numbers, read_lines
 from isosphere.recipes import RecipeError, options, schema
@@ -51,6 +52,7 @@ class Run:
     last: dict[str, float] = field(default_factory=dict)
     oracle: dict[str, float] = field(default_factory=dict)
     finished: bool = False
+    saved: int = 0  # the step of its checkpoint, where it is not finished
     watched: bool = False  # by a NormMonitor, in a loop that is not ours
     snapshots: list[Snapshot] = field(default_factory=list)
     embedded: Embedded | None = None
@@ -123,6 +125,7 @@ def read_run(folder: Path, name: str) -> Run:
     run.about = result or _object(folder / "run.json", run.missing)
     run.lines = read_lines(folder / "metrics.jsonl", run.missing)
     run.missing += missing_of(run.lines)
+    run.saved = 0 if run.finished else _saved_step(folder / "checkpoint.pt", run.missing)
     tests = [numbers(line) for line in run.lines if line["kind"] == "test"]
     run.last, run.oracle = numbers(result.get("last")), numbers(result.get("oracle"))
     if result and not run.last:
@@ -159,6 +162,17 @@ def _object(path: Path, missing: list[str], reason: str = "") -> dict[str, Any]:
     except (OSError, ValueError) as error:
         missing.append(f"{path.name} cannot be read: {error}")
         return {}
+
+
+def _saved_step(path: Path, missing: list[str]) -> int:
+    """The step of a checkpoint, 0 without one; its weights stay on disk."""
+    if not path.is_file():
+        return 0
+    try:
+        return int(torch.load(path, map_location="cpu", weights_only=True, mmap=True)["step"])
+    except Exception as error:  # a damaged file makes torch raise almost anything
+        missing.append(f"{path.name} cannot be read: {type(error).__name__}")
+        return 0
 
 
 def _snapshots(folder: Path, missing: list[str]) -> list[Snapshot]:

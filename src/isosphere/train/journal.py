@@ -139,9 +139,10 @@ class Journal:
     def examined(self, step: int, headline: str, found: dict[str, float]) -> None:
         """Tell an evaluation in a line, and its headline beside the bar."""
         names = [headline, *(name for name in ("map@r",) if name in found)]
-        told = "  ".join(f"{LABELS.get(name, name)} {found[name]:6.2%}" for name in names if name in LABELS)
-        self.advance(step, told.split("  ")[0])
-        self.say(f"step {step:>6}  {told}  norm {found['norm_mean']:.3g} (variance {found['norm_variance']:.3g})")
+        told = [f"{LABELS[name]} {found[name]:6.2%}" for name in names if name in LABELS]
+        self.advance(step, *told[:1])
+        norms = f"norm {found['norm_mean']:.3g} (variance {found['norm_variance']:.3g})"
+        self.say("  ".join([f"step {step:>6}", *told, norms]))
 
     def entries(self, kind: str) -> list[dict[str, Any]]:
         """All lines of a kind so far, also those before a resume."""

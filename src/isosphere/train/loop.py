@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import sys
 import time
 import warnings
 from collections.abc import Iterator
@@ -29,7 +30,7 @@ from isosphere.train.capture import CapturedStep, CompiledView
 from isosphere.train.exams import Images, View
 from isosphere.train.journal import Journal
 from isosphere.train.step import Run, train_step, update
-from isosphere.train.stopping import Interrupted, signals, stop_diverged
+from isosphere.train.stopping import Interrupted, NonFiniteLoss, advice, signals, stop_diverged
 from isosphere.train.views import Views, build_views
 
 
@@ -39,7 +40,10 @@ def fit(recipe: schema.Recipe, folder: Path, device: str = "auto", resume: bool 
     saved = state.load(folder / state.CHECKPOINT, recipe) if resume else None
     finished = folder / "result.json"
     if saved is not None and saved.get("finished") and finished.is_file():
-        return json.loads(finished.read_text(encoding="utf-8")) if distributed.rank() == 0 else {}
+        if distributed.rank() != 0:
+            return {}
+        print(f"isosphere: already finished at step {saved['step']}; nothing was trained", file=sys.stderr)
+        return json.loads(finished.read_text(encoding="utf-8"))
     run = prepare(recipe, chosen)
     if saved is not None:
         state.restore(run, saved)
@@ -54,7 +58,11 @@ def train(run: Run, folder: Path, resume: bool = False) -> dict[str, Any]:
     recipe = run.recipe
     journal = Journal(folder, recipe, run.loop, run.device, run.step if resume else None, distributed.rank() == 0)
     with journal, signals() as caught:
-        last = _train(run, journal, caught)
+        try:
+            last = _train(run, journal, caught)
+        except NonFiniteLoss as error:
+            kept = "; the last checkpoint is untouched" if (folder / state.CHECKPOINT).is_file() else ""
+            raise NonFiniteLoss(f"{error}{kept}") from error
         journal.advance(run.step)
         seconds = run.seconds + time.monotonic() - run.started
         views = run.views
@@ -158,7 +166,7 @@ def _train(run: Run, journal: Journal, caught: list[int]) -> dict[str, float]:
     last: dict[str, float] = {}
     episodes = Episodes(proxy_power(run.optimiser), constrained=False)  # the radial share is the criterion's alone
     for line in journal.entries("train"):  # of before a resume, so that alarms go on as they would have
-        episodes.fresh(line)
+        episodes.fresh(line, advice(run, line["step"]))
     for batch in training_feed(run):
         found = train_step(run, batch.images, batch.labels)
         run.step += 1
@@ -168,7 +176,7 @@ def _train(run: Run, journal: Journal, caught: list[int]) -> dict[str, float]:
         if run.step % loop.log_every == 0:
             values = recorded(dict(zip(found, torch.stack([*found.values()]).tolist(), strict=True)))
             journal.write(run.step, "train", values | {"lr": float(run.optimiser.param_groups[0]["lr"])})
-            for name, words in episodes.fresh(values).items():
+            for name, words in episodes.fresh(values, advice(run, run.step)).items():
                 journal.alarm(run.step, name, words)
             journal.advance(run.step)
         if loop.snapshot_every and run.step % loop.snapshot_every == 0:
@@ -208,7 +216,7 @@ def _evaluate(run: Run, journal: Journal, final: bool = False, write: bool = Tru
     found, embeddings = evaluate.take(exam, partial(_embed, run), final, run.recipe.seed)
     lengths = norms(embeddings)
     if not bool(lengths.isfinite().all()) or (journal.active and not found):
-        stop_diverged(run.step, "embeddings of test images are not finite", evaluate.norm_statistics(lengths))
+        stop_diverged(run, run.step, "embeddings of test images are not finite", evaluate.norm_statistics(lengths))
     if not journal.active:
         return {}
     if final and run.loop.save_embeddings:
@@ -231,7 +239,7 @@ def _snapshot(run: Run, journal: Journal) -> None:
 
 def _stop_if_not_finite(run: Run, found: dict[str, Tensor]) -> None:
     if int(run.bad_step) >= 0:
-        stop_diverged(int(run.bad_step), "the loss is not finite", found)
+        stop_diverged(run, int(run.bad_step), "the loss is not finite", found)
 
 
 def _asked_to_stop(run: Run, caught: list[int]) -> bool:
@@ -247,7 +255,7 @@ def _save(run: Run, journal: Journal, found: dict[str, Tensor]) -> None:
     everything = [*run.model.named_parameters(), *run.criterion.named_parameters()]
     broken = [name for name, value in everything if not bool(value.isfinite().all())]
     if distributed.agreed(bool(broken), run.device):  # the ranks hold different class weights
-        stop_diverged(run.step, f"{(broken or ['a weight of another rank'])[0]} is not finite", found)
+        stop_diverged(run, run.step, f"{(broken or ['a weight of another rank'])[0]} is not finite", found)
     saved = state.capture(run)  # by all ranks: each brings its class weights
     if journal.active:
         state.save(journal.folder / state.CHECKPOINT, saved)

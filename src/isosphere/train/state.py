@@ -62,7 +62,8 @@ def load(path: Path, recipe: schema.Recipe | None = None) -> dict[str, Any]:
         changed = {k: v for k, v in options.differences(saved, recipe).items() if k not in FREE_FIELDS}
         if changed:
             told = ", ".join(f"{key} {before!r} -> {after!r}" for key, (before, after) in changed.items())
-            raise ValueError(f"{path} belongs to another recipe: {told}")
+            why = "; schedules depend on the length: train a new run" if "loop.steps" in changed else ""
+            raise ValueError(f"{path} belongs to another recipe: {told}{why}")
     return state
 
 

@@ -72,7 +72,7 @@ def update(run: Run, images: Tensor, labels: Tensor, progress: Tensor | float) -
         held = embeddings.view_as(embeddings)  # the constraint's own way in, to tell its gradient from the criterion's
         penalty = metric.new_zeros(()) if run.constraint is None else run.constraint(held, progress=progress)
     except NotFinite as error:  # on CPU; elsewhere the loss is NaN, and is looked at when something is written
-        stop_diverged(run.step + 1, str(error), evaluate.norm_statistics(norms(embeddings.detach())))
+        stop_diverged(run, run.step + 1, str(error), evaluate.norm_statistics(norms(embeddings.detach())))
     embeddings.retain_grad()
     held.retain_grad()
     loss = metric + penalty

@@ -1,16 +1,22 @@
-"""How a run ends before its time: divergence told in words, and signals that wait for the end of a step."""
+"""How a run ends before its time: divergence told in words, signals that wait for the end of a step; what to try."""
 
 import contextlib
 import signal
 import threading
 from collections.abc import Iterator
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from torch import Tensor
 
+from isosphere.losses.norms import ramp
+from isosphere.train import evaluate
+
+if TYPE_CHECKING:
+    from isosphere.train.step import Run
+
 
 class NonFiniteLoss(RuntimeError):
-    """Training diverged; the message tells the step, the norms and what to try."""
+    """Training diverged; the message tells the step, the mean norm and what to try."""
 
 
 class Interrupted(RuntimeError):
@@ -21,13 +27,43 @@ class Interrupted(RuntimeError):
         self.signal = number
 
 
-def stop_diverged(step: int, reason: str, found: dict[str, Tensor]) -> NoReturn:
-    """Raise NonFiniteLoss with the step, the reason, the statistics and what to try."""
-    told = "".join(f", {name} {float(value):.4g}" for name, value in found.items())
-    raise NonFiniteLoss(
-        f"training diverged at step {step}: {reason}{told}; the last checkpoint is untouched. "
-        "Try a smaller learning rate (--optimiser.lr), gradient clipping (--loop.clip 1.0), or --loop.precision float32"
-    )
+def stop_diverged(run: "Run", step: int, reason: str, found: dict[str, Tensor]) -> NoReturn:
+    """Raise NonFiniteLoss with the step, the reason, the telling values and what the run could try and does not."""
+    constraint, loop = run.recipe.constraint, run.recipe.loop
+    eta = constraint.eta * ramp((step - 1) / run.loop.steps, *constraint.ramp)
+    values = {name: found[name] for name in ("loss", "norm_mean") if name in found} | ({"eta": eta} if eta else {})
+    told = "".join(f", {name} {float(value):.4g}" for name, value in values.items())
+    remedies = ["a smaller eta (--constraint.eta)"] if eta else []
+    remedies += ["a smaller learning rate (--optimiser.lr)"]
+    remedies += ["gradient clipping (--loop.clip 1.0)"] if loop.clip is None else []
+    remedies += ["--loop.precision float32"] if evaluate.half_precision(loop, run.device) else []
+    raise NonFiniteLoss(f"training diverged at step {step}: {reason}{told}. Try {_either(remedies)}")
+
+
+def advice(run: "Run", step: int) -> dict[str, str]:
+    """What this run can try against each of the norms' alarms, in its fields; nothing against a spread while eta rises.
+
+    The alarms of a monitor in any other loop speak of classes (`monitor.alarms.ADVICE`).
+    """
+    constraint, decay = run.recipe.constraint, run.recipe.optimiser.weight_decay
+    lacking = [] if constraint.eta else ["--constraint.eta above 0"]  # to be SEC
+    fields = [*lacking, "--constraint.radius initial"] if constraint.radius in ("batch", "ema", 0) else lacking
+    hold = f"SEC ({' and '.join(fields)})" if fields else "a larger --constraint.eta"
+    lacking += ["--constraint.radius batch"] if constraint.radius == 0 else []
+    weaken = ["weaken weight decay (--optimiser.weight_decay)"] if decay else []
+    weaken += ["weaken L2-reg (--constraint.eta)"] if constraint.eta and constraint.radius == 0 else []
+    remedies = ["lower the learning rate (--optimiser.lr)", f"hold the mean with {hold}"]
+    found = {"exploding": _either(remedies), "collapsing": _either([*weaken, *remedies])}
+    if lacking:
+        found["spreading"] = f"try SEC ({' and '.join(lacking)})"
+    elif (step - 1) / run.loop.steps >= constraint.ramp[1]:
+        found["spreading"] = "try a larger --constraint.eta"
+    return found
+
+
+def _either(remedies: list[str]) -> str:
+    """Some words of which one is to be chosen."""
+    return ", ".join(remedies[:-1]) + ", or " * (len(remedies) > 1) + remedies[-1]
 
 
 @contextlib.contextmanager
