@@ -4,7 +4,9 @@ import atexit
 import os
 import sys
 import warnings
+from importlib.metadata import version
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
@@ -45,6 +47,7 @@ def run() -> int:
         help="Train embeddings that lie on one sphere.", no_args_is_help=True, add_completion=False,
         pretty_exceptions_enable=False,
     )  # fmt: skip
+    app.callback()(options)
     for name, command in COMMANDS.items():
         app.command(name, context_settings=OVERRIDES if name in CHANGEABLE else {})(command)
     keep_to_stderr()
@@ -57,10 +60,26 @@ def run() -> int:
         if number is None:
             raise
         message = error.format_message() if hasattr(error, "format_message") else str(error) or "interrupted"
+        if type(error).__name__ == "UnfillableBatch":  # the samplers', in words for their own arguments
+            message = message.replace("batch=", "--batches.size ")
         rank = f"rank {os.environ['RANK']}: " if "RANK" in os.environ else ""
         if message:  # none after the help that a command without arguments shows
             note(rank + " ".join(message.split()))
         return number
+
+
+def show_version(asked: bool) -> None:
+    if asked:
+        print(f"isosphere {version('isosphere')}")
+        raise typer.Exit
+
+
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Options of the command itself, before the name of one."""
 
 
 def exit_code(error: Exception) -> int | None:

@@ -17,49 +17,63 @@ SPREAD = 0.15
 a constraint, where SEC gained in every cell, and 0.07 to 0.14 with SEC."""
 
 
-def inspection(embeddings_file: Path, labels_file: Path) -> Iterator[Table | str]:
-    """Metrics, norms, errors by norm decile and a verdict on SEC for embeddings (N, D) and labels (N,) in files."""
-    import torch
+def inspection(embeddings_file: Path, labels_file: Path | None = None) -> Iterator[Table | str]:
+    """Metrics, norms, errors by norm decile and a verdict on SEC for embeddings (N, D) and labels (N,) in files.
 
+    Without labels, or with those of one class only, norms and the verdict alone.
+    """
     from isosphere.metrics import clustering_metrics, retrieval_metrics
     from isosphere.metrics.faces import norm_and_errors
+    from isosphere.metrics.neighbours import checked_embeddings, checked_labels
     from isosphere.metrics.retrieval import first_is_right
     from isosphere.sphere import norms
 
-    embeddings, labels = (_tensor(path) for path in (embeddings_file, labels_file))
-    if len(labels.unique()) < 2:
-        raise ValueError(f"{labels_file} holds one class only: there is nothing to retrieve among")
-    found = retrieval_metrics(embeddings, labels) | clustering_metrics(embeddings, labels)
-    lengths = norms(embeddings)
+    embeddings = checked_embeddings(_tensor(embeddings_file))
+    labels = None if labels_file is None else checked_labels(_tensor(labels_file), len(embeddings))
+    classes = 0 if labels is None else len(labels.unique())
+    lengths, wrong = norms(embeddings), None
     mean = float(lengths.mean())
     spread = float(lengths.std(correction=0)) / mean if mean else 0.0
+    if classes < 2:
+        without = "one class only" if classes else "no labels"
+        yield f"{len(embeddings)} embeddings, {without}: metrics and errors, which need labels of classes, are left out"
+    else:
+        found = retrieval_metrics(embeddings, labels) | clustering_metrics(embeddings, labels)
+        metrics = columns([found])
+        table = Table(*metrics.values(), title=f"{len(embeddings)} embeddings, {classes} classes; metrics in %")
+        table.add_row(*[f"{100 * found[name]:.2f}" for name in metrics])
+        yield table
+        if found["singletons"]:
+            yield f"{found['singletons']} queries have no other image of their class; they count as wrong"
+        wrong = ~first_is_right(embeddings, labels)
+    yield _deciles(lengths, wrong)
+    if wrong is not None:
+        auroc = norm_and_errors(lengths, wrong, groups=1)["auroc"]
+        if auroc is not None:
+            yield f"a low norm foretells an R@1 error with AUROC {auroc:.3f}; 0.5 is chance"
+        else:
+            yield f"no AUROC of norms and errors: all first neighbours are {'wrong' if wrong.any() else 'right'}"
+    yield f"norms: mean {mean:.4g}, variance {(spread * mean) ** 2:.4g}, coefficient of variation {spread:.3f}"
+    yield verdict(mean, spread)
 
-    size = f"{len(embeddings)} embeddings, {len(labels.unique())} classes"
-    metrics = columns([found])
-    table = Table(*metrics.values(), title=f"{size}; metrics in %")
-    table.add_row(*[f"{100 * found[name]:.2f}" for name in metrics])
-    yield table
-    if found["singletons"]:
-        yield f"{found['singletons']} queries have no other image of their class; they count as wrong"
+
+def _deciles(lengths: "torch.Tensor", wrong: "torch.Tensor | None") -> Table:
+    """Norms (N,) by decile and, where it is known which first neighbours are wrong (N,), the errors in each."""
+    import torch
 
     quantiles = torch.linspace(0, 1, 11, dtype=lengths.dtype)
     edges = torch.quantile(lengths[:: max(1, len(lengths) // 1_000_000)], quantiles)
-    table = Table("norm decile", "from", "to", "images", "R@1 errors, %", title="norms and errors")
-    wrong = ~first_is_right(embeddings, labels)
+    table = Table("norm decile", "from", "to", "images", title="norms" if wrong is None else "norms and errors")
+    if wrong is not None:
+        table.add_column("R@1 errors, %")
     decile = torch.bucketize(lengths, edges[1:-1])
     for number in range(10):
         chosen = decile == number
-        rate = f"{100 * float(wrong[chosen].double().mean()):.1f}" if chosen.any() else "-"
-        low, high = edges[number], edges[number + 1]
-        table.add_row(str(number + 1), f"{low:.4g}", f"{high:.4g}", str(int(chosen.sum())), rate)
-    yield table
-    auroc = norm_and_errors(lengths, wrong, groups=1)["auroc"]
-    if auroc is not None:
-        yield f"a low norm foretells an R@1 error with AUROC {auroc:.3f}; 0.5 is chance"
-    else:
-        yield f"no AUROC of norms and errors: all first neighbours are {'wrong' if wrong.any() else 'right'}"
-    yield f"norms: mean {mean:.4g}, variance {(spread * mean) ** 2:.4g}, coefficient of variation {spread:.3f}"
-    yield verdict(mean, spread)
+        row = [str(number + 1), f"{edges[number]:.4g}", f"{edges[number + 1]:.4g}", str(int(chosen.sum()))]
+        if wrong is not None:
+            row.append(f"{100 * float(wrong[chosen].double().mean()):.1f}" if chosen.any() else "-")
+        table.add_row(*row)
+    return table
 
 
 def verdict(mean: float, spread: float) -> str:

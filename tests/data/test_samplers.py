@@ -3,6 +3,8 @@ import time
 import numpy as np
 import pytest
 import torch
+import torchvision
+from PIL import Image
 
 from isosphere.data.samplers import ClassBatches, OrderedBatches, ShuffledBatches
 
@@ -18,9 +20,67 @@ def test_class_batches_are_a_batch_sampler():
     batches = ClassBatches(labels, batch=12, per_class=3, seed=0)
     data = torch.utils.data.TensorDataset(torch.arange(40), labels)
     loader = torch.utils.data.DataLoader(data, batch_sampler=batches)
-    for step, (chosen, its) in zip(range(3), loader, strict=False):
-        assert chosen.tolist() == batches.indices(step).tolist() and its.tolist() == labels[chosen].tolist()
-    assert step == 2
+    assert len(loader) == len(batches) == 3
+    for epoch in range(3):
+        for step, (chosen, its) in enumerate(loader, start=3 * epoch):
+            assert chosen.tolist() == batches.indices(step).tolist() and its.tolist() == labels[chosen].tolist()
+        assert step == 3 * epoch + 2 == batches.step - 1
+    next(iter(loader))  # a pass that is broken off counts as whole
+    assert next(iter(loader))[0].tolist() == batches.indices(12).tolist()
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_class_batches_skip_nothing_where_workers_load_them(persistent):
+    labels = torch.arange(40) // 4
+    batches = ClassBatches(labels, batch=20, per_class=2, seed=0)
+    loader = torch.utils.data.DataLoader(
+        torch.arange(40), batch_sampler=batches, num_workers=1, persistent_workers=persistent
+    )
+    seen = [chosen.tolist() for _ in range(2) for chosen in loader]
+    assert seen == [batches.indices(step).tolist() for step in range(4)]
+
+
+def test_a_pass_has_a_batch_even_where_classes_are_too_small_to_fill_one():
+    batches = ClassBatches([0, 1, 2], batch=12, per_class=4, seed=0)
+    assert len(batches) == 1 and len(list(batches)) == 1
+
+
+def test_class_batches_take_any_sequence_of_labels(tmp_path):
+    numbers = uneven_labels()
+    wanted = ClassBatches(numbers, 24, 3, seed=5).indices(3)
+    names = [f"class{number:03d}" for number in numbers.tolist()]
+    for labels in (
+        numbers.tolist(), tuple(numbers.tolist()), numbers.numpy(), numbers.to(torch.int16), names, np.array(names),
+        np.array(names, dtype=object), list(numbers),
+    ):  # fmt: skip
+        assert torch.equal(ClassBatches(labels, 24, 3, seed=5).indices(3), wanted)
+    for name in "ba":
+        (tmp_path / name).mkdir()
+        for number in range(3):
+            Image.new("RGB", (4, 4)).save(tmp_path / name / f"{number}.png")
+    images = torchvision.datasets.ImageFolder(tmp_path)
+    assert {images[index][1] for index in ClassBatches(images.targets, 4, 2, seed=0).indices(0).tolist()} == {0, 1}
+    with pytest.raises(ValueError, match="one an image, not ImageFolder$"):
+        ClassBatches(images, 4, 2, seed=0)
+
+
+@pytest.mark.parametrize(
+    "labels, told",
+    [
+        ([0.5, 1.5], r"list of shape \(2,\) and float64"),
+        (torch.eye(2, dtype=torch.long), r"Tensor of shape \(2, 2\) and int64"),
+        ([[0], [1, 2]], "list of unequal parts"),
+        ([None, 1], r"list of shape \(2,\) and object"),
+        ([], r"list of shape \(0,\) and float64"),
+        ("cat", r"str of shape \(\) and <U3"),
+        (iter([0, 1]), "list_iterator"),
+        (3, "int"),
+    ],
+)
+def test_what_are_no_labels_is_refused(labels, told):
+    expected = f"^labels must be a sequence of whole numbers or names, one an image, not {told}$"
+    with pytest.raises(ValueError, match=expected):
+        ClassBatches(labels, 2, 1, seed=0)
 
 
 def test_class_batches_are_classes_times_images():
@@ -86,13 +146,15 @@ def test_what_cannot_be_filled_is_refused():
     labels = torch.arange(10).repeat(4)
     with pytest.raises(ValueError, match="30 cannot be filled with 4"):
         ClassBatches(labels, 30, 4, seed=0)
-    with pytest.raises(ValueError, match="needs 12 classes, but there are 10"):
+    with pytest.raises(ValueError, match="0 cannot be filled with 4"):
+        ClassBatches(labels, 0, 4, seed=0)
+    with pytest.raises(ValueError, match="needs 12 classes, but there are 10 to train on: use batch=40 or less$"):
         ClassBatches(labels, 48, 4, seed=0)
     with pytest.raises(ValueError, match="global batch of 40 cannot be shared by 3 ranks"):
         ClassBatches(labels, 40, 4, seed=0, world=3)
     with pytest.raises(ValueError, match="global batch of 40 cannot be shared by 3 ranks"):
         ShuffledBatches(100, 40, seed=0, world=3)
-    with pytest.raises(ValueError, match="50 cannot be drawn from 40"):
+    with pytest.raises(ValueError, match="50 cannot be drawn from 40 images: use batch=40 or less$"):
         ShuffledBatches(40, 50, seed=0)
 
 

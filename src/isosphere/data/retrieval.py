@@ -54,7 +54,8 @@ def load(name: str, root: str | Path, allow_missing: bool = False) -> Benchmark:
     source = _source(name)
     folder = home(source, Path(root))
     if folder is None:
-        raise FileNotFoundError(f"{root} does not hold {source.title}: expected {source.layout}; see {source.address}")
+        get = f"`isosphere datasets {root} --get {name}` downloads it" if source.archive else f"see {source.address}"
+        raise FileNotFoundError(f"{root} does not hold {source.title}: expected {source.layout}; {get}")
     try:
         listed = list(source.read(folder, source))
     except (KeyError, IndexError, TypeError, ValueError, OSError) as error:

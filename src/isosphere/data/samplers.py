@@ -4,8 +4,7 @@ Every sampler has `indices(step)`, the rank's contiguous slice of the global bat
 position of that slice in the global batch.
 """
 
-import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -13,25 +12,41 @@ import torch
 from torch import Tensor
 
 
+class UnfillableBatch(ValueError):
+    """A batch larger than can be drawn, in words that name the argument `batch=`."""
+
+
 class ClassBatches:
     """`batch / per_class` random classes, `per_class` images of each, neighbours in the batch.
 
-    Classes are drawn without replacement, and so are images, unless the class has fewer than `per_class`. As a
-    DataLoader's `batch_sampler` it never ends.
+    Classes are drawn without replacement, and so are images, unless the class has fewer than `per_class`. Labels are
+    whole numbers or names, one an image, in any sequence. As a DataLoader's `batch_sampler` a pass has images // batch
+    batches, at least one, and the next goes on with the step where it ended, which is `step`: passes differ, and a seed
+    gives the same ones again, also if one was broken off, which counts as whole.
     """
 
-    def __init__(self, labels: Tensor, batch: int, per_class: int, seed: int, rank: int = 0, world: int = 1) -> None:
-        if per_class < 1 or batch % per_class:
+    def __init__(
+        self,
+        labels: Sequence[int] | Sequence[str] | np.ndarray | Tensor,
+        batch: int,
+        per_class: int,
+        seed: int,
+        rank: int = 0,
+        world: int = 1,
+    ) -> None:
+        if min(batch, per_class) < 1 or batch % per_class:
             raise ValueError(f"a batch of {batch} cannot be filled with {per_class} images per class; use a multiple")
-        order = labels.cpu().numpy().argsort(kind="stable")
-        _, starts = np.unique(labels.cpu().numpy()[order], return_index=True)
+        array = _array(labels)
+        order = array.argsort(kind="stable")
+        _, starts = np.unique(array[order], return_index=True)
         self.members = np.split(order, starts[1:])  # the indices of each class
         most = len(self.members) * per_class
         if most < batch:
-            raise ValueError(
+            raise UnfillableBatch(
                 f"a batch of {batch} with {per_class} images per class needs {batch // per_class} classes, "
-                f"but there are {len(self.members)} to train on: --batches.size can be {most} or less"
+                f"but there are {len(self.members)} to train on: use batch={most} or less"
             )
+        self.step, self.length = 0, max(1, len(array) // batch)
         self.batch, self.per_class, self.seed = batch, per_class, seed
         self.first, self.local = _slice(batch, rank, world)
 
@@ -45,8 +60,15 @@ class ClassBatches:
             chosen.append(members[_distinct(draws, len(members)) if enough else (draws * len(members)).astype(int)])
         return torch.from_numpy(np.concatenate(chosen)[self.first : self.first + self.local])
 
+    def __len__(self) -> int:
+        """Batches in a pass."""
+        return self.length
+
     def __iter__(self) -> Iterator[list[int]]:
-        return (self.indices(step).tolist() for step in itertools.count())
+        # When its first batch is asked for: a DataLoader with workers begins two passes and uses one.
+        start, self.step = self.step, self.step + self.length
+        for step in range(start, start + self.length):
+            yield self.indices(step).tolist()
 
 
 class ShuffledBatches:
@@ -57,7 +79,7 @@ class ShuffledBatches:
 
     def __init__(self, count: int, batch: int, seed: int, views: int = 1, rank: int = 0, world: int = 1) -> None:
         if not 0 < batch <= count:
-            raise ValueError(f"a batch of {batch} cannot be drawn from {count} images: lower --batches.size")
+            raise UnfillableBatch(f"a batch of {batch} cannot be drawn from {count} images: use batch={count} or less")
         self.count, self.batch, self.seed, self.views = count, batch, seed, views
         self.per_epoch = count // batch  # steps in an epoch
         self.first, self.local = (views * part for part in _slice(batch, rank, world))
@@ -81,6 +103,22 @@ class OrderedBatches:
     def indices(self, step: int) -> Tensor:
         """The images of this step, long (at most batch,)."""
         return torch.arange(step * self.batch, min((step + 1) * self.batch, self.count))
+
+
+def _array(labels: object) -> np.ndarray:
+    """Labels (N,) of whole numbers or names as an array."""
+    told = type(labels).__name__
+    if isinstance(labels, Sequence) or hasattr(labels, "__array__"):  # not a data set, which would be read whole
+        try:
+            array = np.asarray(labels.cpu() if isinstance(labels, Tensor) else labels)
+            array = np.asarray(array.tolist()) if array.dtype == object else array  # names from pandas
+        except ValueError:
+            told += " of unequal parts"
+        else:
+            if array.ndim == 1 and len(array) and array.dtype.kind in "iubUS":
+                return array
+            told += f" of shape {array.shape} and {array.dtype}"
+    raise ValueError(f"labels must be a sequence of whole numbers or names, one an image, not {told}")
 
 
 def _slice(batch: int, rank: int, world: int) -> tuple[int, int]:
