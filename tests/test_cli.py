@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import torch
 from PIL import Image
 
 from commands import isosphere
+from isosphere import load_run
 from tiny import TINY
 
 FIELDS = [word for key, value in TINY.items() for word in (f"--{key}", value)]
@@ -81,6 +83,18 @@ def test_embed_and_inspect(trained, photos):
     np.testing.assert_allclose(np.load(trained.parent / "flat.npy"), embeddings[15:20], rtol=1e-4, atol=1e-5)
 
 
+def test_a_run_embeds_files_in_python_and_features_on_the_command_line(trained, photos):
+    isosphere("embed", trained, photos / "class3", "--out", "f.npy", "--features", folder=trained.parent)
+    isosphere("embed", trained, photos / "class3", "--out", "g.npy", folder=trained.parent)
+    run, files = load_run(trained, "cpu"), sorted((photos / "class3").iterdir())
+    for name, features in (("f.npy", True), ("g.npy", False)):
+        found = run.embed(files, features)
+        np.testing.assert_allclose(found.numpy(), np.load(trained.parent / name), rtol=1e-4, atol=1e-5)
+    assert np.load(trained.parent / "f.npy").shape[1] == run.model.backbone.num_features != 16
+    with pytest.raises(ValueError, match="no files to embed"):
+        run.embed([])
+
+
 def test_embed_leaves_out_what_cannot_be_read_if_asked(trained, photos, tmp_path):
     shutil.copytree(photos / "class3", tmp_path / "some")
     (tmp_path / "some" / "1.png").write_bytes(b"no picture")
@@ -96,7 +110,11 @@ def test_resume_goes_on_from_the_folder_alone_and_a_finished_run_stays_as_it_is(
     before = {file.name: file.read_bytes() for file in trained.iterdir()}
     done = isosphere("train", "--resume", trained, folder=trained.parent)
     assert "R@1" in done.stdout
+    assert done.stderr.startswith("isosphere: already finished at step 4; nothing was trained\n")
     assert {file.name: file.read_bytes() for file in trained.iterdir()} == before
+    done = isosphere("train", "--resume", trained, "--loop.steps", "120", folder=trained.parent, code=2)
+    told = "another recipe: loop.steps 4 -> 120; schedules depend on the length: train a new run\n"
+    assert done.stderr.endswith(told)
 
 
 def test_evaluate_on_other_images(trained, photos):
@@ -119,6 +137,26 @@ def test_inspect_says_whether_sec_could_matter(spread, told, tmp_path):
     assert f"coefficient of variation {spread:.3f}" in shown and told in shown
 
 
+def test_inspect_tells_of_norms_where_there_are_no_classes(tmp_path):
+    lengths = np.arange(1.0, 41)  # 20.5 on average, and (40 ** 2 - 1) / 12 the variance
+    np.save(tmp_path / "e.npy", np.eye(8)[np.arange(40) % 8] * lengths[:, None])
+    np.save(tmp_path / "same.npy", np.zeros(40, int))
+    np.save(tmp_path / "names.npy", np.array(["cat", "dog"] * 20))
+    for words, told in (((), "no labels"), (("same.npy",), "one class only")):
+        shown = isosphere("inspect", "e.npy", *words, folder=tmp_path).stdout
+        flowing = " ".join(shown.split())
+        assert f"40 embeddings, {told}: metrics and errors, which need labels of classes, are left out" in flowing
+        assert not any(word in shown for word in ("R@1", "MAP@R", "NMI", "AUROC"))
+        assert "mean 20.5, variance 133.3" in flowing and "SEC could matter" in flowing
+        rows = [line.split()[1::2] for line in shown.splitlines() if line[:1] == "│"]
+        assert [row[0] for row in rows] == [str(number) for number in range(1, 11)]
+        assert rows[0][1:] == ["1", "4.9", "4"] and rows[-1][1:] == ["36.1", "40", "4"]
+    both = isosphere("inspect", "e.npy", "names.npy", folder=tmp_path).stdout
+    assert "40 embeddings, 2 classes" in both and "R@1" in both and "left out" not in both
+    help_text = " ".join(isosphere("inspect", "--help", folder=tmp_path).stdout.split())
+    assert "integers or names" in help_text
+
+
 def test_inspect_of_odd_files(tmp_path):
     generator = np.random.default_rng(0)
     np.save(tmp_path / "e.npy", generator.normal(size=(12, 4)))
@@ -130,7 +168,7 @@ def test_inspect_of_odd_files(tmp_path):
     np.savez(tmp_path / "many.npz", a=np.zeros(3), b=np.zeros(3))
     (tmp_path / "empty.npy").touch()
     (tmp_path / "paths.txt").write_text("a/0.png\ta\n" * 12)
-    np.save(tmp_path / "same.npy", np.zeros(12, int))
+    np.save(tmp_path / "one.npy", np.zeros(5, int))
     bad = generator.normal(size=(12, 4))
     bad[7, 1] = np.nan
     np.save(tmp_path / "nan.npy", bad)
@@ -143,8 +181,10 @@ def test_inspect_of_odd_files(tmp_path):
         ("many.npz", "names.npy"): "many.npz holds several arrays",
         ("empty.npy", "names.npy"): "empty.npy is not a plain .npy array",
         ("e.npy", "paths.txt"): "paths.txt is not a plain .npy array",
-        ("e.npy", "same.npy"): "same.npy holds one class only: there is nothing to retrieve among",
+        ("e.npy", "one.npy"): "labels must have shape (12,)",
         ("nan.npy", "names.npy"): "row 7",
+        ("nan.npy",): "row 7",
+        ("short.npy",): "embeddings must have shape (N, D)",
     }.items():
         done = isosphere("inspect", *words, folder=tmp_path, code=2)
         assert message in done.stderr and len(done.stderr.strip().splitlines()) == 1, done.stderr
@@ -167,6 +207,11 @@ def test_damaged_run_folders(trained, tmp_path):
 def test_the_command_alone_shows_its_help(tmp_path):
     done = isosphere(folder=tmp_path, code=2)
     assert "Train embeddings that lie on one sphere" in done.stdout + done.stderr and "isosphere:" not in done.stderr
+
+
+def test_the_command_tells_its_version(tmp_path):
+    assert isosphere("--version", folder=tmp_path).stdout == f"isosphere {version('isosphere')}\n"
+    assert "--version" in isosphere("--help", folder=tmp_path).stdout
 
 
 def test_the_demo_compares_two_runs(tmp_path):
@@ -195,10 +240,12 @@ def test_the_demo_compares_two_runs(tmp_path):
         ("train nowhere/photos", "neither a recipe nor a path"),
         ("train photos --data.root nowhere", "no such folder or file: nowhere"),
         ("train photos", "data.root is empty"),
+        ("train cub200-ms . --model.freeze_bn false", "test/); `isosphere datasets . --get cub200` downloads it"),
+        ("train cars196-ms . --model.freeze_bn false", "or 196 class folders; see http://ai.stanford.edu"),
         ("train rendered --model.backbone resnet51", "no backbone 'resnet51' in timm or torchvision"),
         ("train rendered --model.weights gone.pth", "no weight file gone.pth"),
         ("train rendered --model.freeze_bn true", "freeze_bn needs trained statistics to keep"),
-        ("train rendered --data.classes 20 --batches.size 120", "needs 30 classes, but there are 10"),
+        ("train rendered --data.classes 20 --batches.size 120", "are 10 to train on: use --batches.size 40 or less"),
         ("train rendered --device tpu", "device is auto, cpu or cuda, not tpu"),
         ("train --resume nowhere", "nowhere is not a run folder"),
         ("evaluate nowhere", "no checkpoint"),
@@ -231,6 +278,8 @@ def test_datasets_says_what_is_installed_and_where_to_get_the_rest(tmp_path):
     (tmp_path / "data" / "CUB_200_2011" / "image_class_labels.txt").write_text("1 1\n")
     told = " ".join(isosphere("datasets", folder=tmp_path).stdout.split())
     assert "CUB-200-2011" in told and "cars196" in told and "not installed" in told and "http" in told
+    joined = isosphere("datasets", folder=tmp_path).stdout
+    assert "--get sop" in joined and "--get cars196" not in joined and "--get inshop" not in joined
     (tmp_path / "data").rename(tmp_path / "my[data]")
     assert "my[data]/CUB_200_2011" in isosphere("datasets", "my[data]", folder=tmp_path).stdout.replace("\n", "")
 
@@ -277,6 +326,9 @@ def test_evaluate_says_which_tested_classes_were_trained_on(trained, photos, tmp
     shutil.copytree(photos / "class9", tmp_path / "grown" / "class01")
     told = isosphere("evaluate", trained, "--data.root", "grown", folder=tmp_path).stdout
     assert "test images; 1 of 6 classes were trained on" in told, "class4, which two new ones have moved"
+    told = isosphere("evaluate", trained, "--data.root", "grown", folder=tmp_path).stderr
+    assert "grown is not what this run was trained on: it has other training classes" in " ".join(told.split())
+    assert "not what" not in isosphere("evaluate", trained, folder=tmp_path).stderr
 
 
 def test_a_run_is_evaluated_from_any_folder(photos, tmp_path):

@@ -16,7 +16,7 @@ from isosphere.losses.margins import CosFace
 from isosphere.losses.slopes import through_directions
 from isosphere.recipes import published
 from isosphere.train import loop
-from isosphere.train.evaluate import feature_maps, load_run
+from isosphere.train.trained import feature_maps, load_run
 from tiny import tiny_recipe
 
 ROOT = Path(__file__).parents[1]

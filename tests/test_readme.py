@@ -34,8 +34,8 @@ def test_the_python_of_readme_runs(tmp_path, monkeypatch):
     names = {"labels": labels, "dim": 16, "classes": 15, "test_labels": labels}
     names["optimiser"] = torch.optim.SGD(model.parameters(), lr=0.1)
     parts = blocks(ROOT / "README.md", "python")
-    assert len(parts) == 3
-    for part in parts:
+    assert len(parts) == 4 and "load_run" in parts[-1], "of which test_cli has the like"
+    for part in parts[:-1]:
         names["embeddings"], names["test_embeddings"] = model(torch.randn(60, 8)), torch.randn(60, 16)
         exec(part, names)
     names["loss"].backward()

@@ -18,6 +18,7 @@ _PLACES = {
     "isosphere.metrics": ("kmeans", "map_at_r", "nmi", "pairwise_f1", "r_precision", "recall_at_k"),
     "isosphere.monitor": ("NormMonitor",),
     "isosphere.train.distributed": ("gather",),
+    "isosphere.train.trained": ("load_run",),
 }  # fmt: skip
 _HOME = {name: place for place, names in _PLACES.items() for name in names}
 

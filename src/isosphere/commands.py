@@ -8,7 +8,7 @@ import typer
 from isosphere.arguments import asked_for, free_folder, note, parse_changes, read_recipe, results_suffix, split_changes
 
 if TYPE_CHECKING:
-    from isosphere.train.evaluate import Trained
+    from isosphere.train.trained import Trained
 
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda")]
 
@@ -153,8 +153,8 @@ def evaluate(
     changed as in `train`: `isosphere evaluate RUN --data.pairs lfw --data.pairs_root DIR`.
     """
     from isosphere.tables import comparison, probe_table, show
-    from isosphere.train.evaluate import measure_run, probe_run
     from isosphere.train.exams import RATES
+    from isosphere.train.trained import measure_run, probe_run
 
     if context.args and not context.args[0].startswith("--"):
         raise ValueError(f"other images are named with --data {context.args[0]}")
@@ -172,7 +172,7 @@ def _trained(run: Path, device: str, words: list[str]) -> "Trained":
     from dataclasses import replace
 
     from isosphere.recipes import override
-    from isosphere.train.evaluate import load_run
+    from isosphere.train.trained import load_run
 
     changes = parse_changes(words)
     fixed = [name for name in changes if not name.startswith("data.")]
@@ -187,26 +187,31 @@ def embed(
     run: Annotated[Path, typer.Argument(help="a run folder")],
     images: Annotated[Path, typer.Argument(help="a folder of class folders, a flat folder of images, or a CSV")],
     out: Annotated[Path, typer.Option(help="the .npy file of embeddings; labels and paths are written beside it")],
+    features: Annotated[bool, typer.Option("--features", help="the backbone's features, not embeddings")] = False,
     device: Device = "auto",
 ) -> None:
     """Write the raw embeddings of a folder of images: OUT.npy, OUT.labels.npy and OUT.paths.txt.
 
-    Images are seen as the run's test images are. Faces are framed as those it was trained on and averaged with their
-    mirror images; FOLDER:0.52 takes another share of them, `--data.skip_unreadable true` leaves out broken ones.
+    Images are seen as the run's test images are. Of a run without labels the features are what its probe is trained on.
+    Faces are framed as those it was trained on and averaged with their mirror images; FOLDER:0.52 takes another share.
+    `--data.skip_unreadable true` leaves out what cannot be read.
     """
-    from isosphere.train.evaluate import embed_files
+    from isosphere.train.trained import embed_files
 
     if out.suffix != ".npy" or not out.parent.is_dir():
         raise ValueError(f"--out must be a .npy file in a folder that exists, not {out}")
-    for path in embed_files(_trained(run, device, context.args), str(images), out):
+    for path in embed_files(_trained(run, device, context.args), str(images), out, features):
         print(path)
 
 
 def inspect(
     embeddings: Annotated[Path, typer.Argument(help="a .npy file of raw embeddings, (N, D)")],
-    labels: Annotated[Path, typer.Argument(help="a .npy file of integer labels, (N,)")],
+    labels: Annotated[Path | None, typer.Argument(help="a .npy file of labels, (N,), integers or names")] = None,
 ) -> None:
-    """Metrics and norms of embeddings from any tool, and whether SEC could matter for them."""
+    """Metrics and norms of embeddings from any tool, and whether SEC could matter for them.
+
+    Without labels, or with those of one class only, norms alone are told.
+    """
     from rich.console import Console
 
     from isosphere.report import inspection
@@ -243,7 +248,7 @@ def figure(
     folders, changes = split_changes([*map(str, runs or ()), *context.args])
     options = FIGURES[name].options(parse_changes(changes))
     if name == "feature-maps":
-        from isosphere.train.evaluate import feature_maps
+        from isosphere.train.trained import feature_maps
 
         options |= feature_maps([*map(Path, folders)], list(images or ()))
     for path in FIGURES[name](folders, out or Path(name), **options):
@@ -299,6 +304,7 @@ def datasets(
     from rich.markup import escape
     from rich.table import Table
 
+    from isosphere.data.layouts import SOURCES
     from isosphere.data.retrieval import install, installed
 
     if get:
@@ -307,5 +313,6 @@ def datasets(
     table.columns[3].overflow = "fold"
     table.columns[0].no_wrap = True
     for row in installed(root):
-        table.add_row(row.name, row.title, escape(row.state), escape(str(row.folder or row.source)))
+        get = f"--get {row.name}, or " if SOURCES[row.name].archive else ""
+        table.add_row(row.name, row.title, escape(row.state), escape(str(row.folder or get + row.source)))
     Console().print(table, highlight=False)

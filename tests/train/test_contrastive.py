@@ -22,11 +22,11 @@ from isosphere.data.two_views import ContrastiveView
 from isosphere.losses.contrastive import NTXentLoss
 from isosphere.models.embedder import build_embedder
 from isosphere.recipes import find, schema
-from isosphere.train import build, distributed, evaluate, exams, loop
+from isosphere.train import build, distributed, exams, loop
 from isosphere.train.capture import CompiledView
-from isosphere.train.evaluate import load_run, measure_run
 from isosphere.train.exams import Frozen, Unexamined
 from isosphere.train.stopping import Interrupted
+from isosphere.train.trained import load_run, measure_run
 from isosphere.train.views import build_views
 from small_cifar import write_cifar10
 
@@ -375,8 +375,8 @@ def test_a_flat_folder_without_labels_from_training_to_embedding(flat, tmp_path,
     assert code == 2 and "--probe needs" in told and len(told.strip().splitlines()) == 1
     code, _, told = command(capsys, "embed", run, flat, "--out", tmp_path / "e.npy", "--device", "cpu")
     assert code == 0 and np.load(tmp_path / "e.npy").shape == (20, 16), told
-    code, _, told = command(capsys, "inspect", tmp_path / "e.npy", tmp_path / "e.labels.npy")
-    assert code == 2 and "holds one class only" in told
+    code, shown, told = command(capsys, "inspect", tmp_path / "e.npy", tmp_path / "e.labels.npy")
+    assert code == 0 and "20 embeddings, one class only" in shown and "R@1" not in shown, told
     code, shown, told = command(capsys, "train", "--resume", run, "--device", "cpu")
     assert code == 0 and result(run) == found, told
 
@@ -402,7 +402,10 @@ def test_only_views_of_images_in_memory_are_compiled(cifar10, flat):
 
 
 def test_a_probe_asks_where_the_data_went(trained, capsys, monkeypatch):
-    monkeypatch.setattr(evaluate, "build_exam", lambda *given: (_ for _ in ()).throw(FileNotFoundError("no folder x")))
+    def gone(*given):
+        raise FileNotFoundError("no folder x")
+
+    monkeypatch.setattr("isosphere.train.trained.build_views", gone)
     for how in ((), ("--probe",)):
         code, _, told = command(capsys, "evaluate", trained, "--device", "cpu", *how)
         assert code == 2 and "no folder x" in told and "say where it is now with --data.root" in " ".join(told.split())

@@ -31,8 +31,9 @@ from isosphere.metrics.faces import auc, distractors_ahead, identification, norm
 from isosphere.metrics.faces import verification as verified
 from isosphere.recipes import find, schema
 from isosphere.train import exams, frames, loop
-from isosphere.train.evaluate import _found_again, embed, embed_shown, load_run, measure_run
+from isosphere.train.evaluate import embed
 from isosphere.train.state import CHECKPOINT
+from isosphere.train.trained import _found_again, embed_shown, load_run, measure_run
 from isosphere.train.views import build_views, open_images
 
 CPU = torch.device("cpu")
@@ -441,7 +442,9 @@ def test_a_broken_run_ends_in_the_same_bits(faces: Path, trained: Path, tmp_path
     """With dropout, flips and the ramp of eta in it."""
     recipe = read_recipe(trained)
     interrupted(recipe, tmp_path / "broken", 3)
+    assert measure_run(load_run(tmp_path / "broken", "cpu"))["tested"].endswith("; the run was stopped at step 3")
     loop.fit(recipe, tmp_path / "broken", "cpu", resume=True)
+    assert "stopped" not in measure_run(load_run(tmp_path / "broken", "cpu"))["tested"]
     same_weights(saved(tmp_path / "broken"), saved(trained))
     last, again = (json.loads((path / "result.json").read_text())["last"] for path in (trained, tmp_path / "broken"))
     assert last == again
@@ -777,7 +780,9 @@ def test_drawn_classes_train_and_resume(faces: Path, tmp_path: Path) -> None:
     lines = [json.loads(line) for line in (tmp_path / "whole" / "metrics.jsonl").read_text().splitlines()]
     assert all(math.isfinite(line["loss"]) for line in lines if line["kind"] == "train") and found["last"]["accuracy"]
     interrupted(recipe, tmp_path / "broken", 3)
+    assert measure_run(load_run(tmp_path / "broken", "cpu"))["tested"].endswith("; the run was stopped at step 3")
     loop.fit(recipe, tmp_path / "broken", "cpu", resume=True)
+    assert "stopped" not in measure_run(load_run(tmp_path / "broken", "cpu"))["tested"]
     same_weights(saved(tmp_path / "broken"), saved(tmp_path / "whole"))
     assert int(saved(tmp_path / "whole")["criterion"]["draws"]) == 6
     exact = loop.fit(recipe_of(faces, "lfw-arcface-sec", **plain), tmp_path / "exact", "cpu")

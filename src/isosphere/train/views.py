@@ -52,11 +52,9 @@ def build_views(data: schema.Data, device: torch.device) -> Views:
     return makers[type(data)](data, device)
 
 
-def build_exam(data: schema.Data, device: torch.device) -> Exam:
-    """The exam alone; that of faces opens and frames nobody of the people who are trained on, where there are many."""
-    if isinstance(data, schema.Faces):
-        return _face_exam(data, device, *_open_exam(data))[0]
-    return build_views(data, device).exam
+def build_face_exam(data: schema.Faces, device: torch.device) -> exams.Faces:
+    """The exam alone, for which nobody of the people who are trained on, of whom there may be many, is opened."""
+    return _face_exam(data, device, *_open_exam(data))[0]
 
 
 def build_test_view(data: schema.Data) -> View | None:

@@ -1,0 +1,189 @@
+"""Trained runs read back: their exam taken again, and other images embedded."""
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.progress import MofNCompleteColumn, Progress
+from torch import Tensor, nn
+
+from isosphere.data.images import ImageSet, decode, readable_images
+from isosphere.recipes import options, schema
+from isosphere.train import build, distributed, state
+from isosphere.train.evaluate import embed, half_precision, take, workers
+from isosphere.train.exams import Exam, Frozen, Images, Retrieval, View
+from isosphere.train.frames import Source, framed, parse_place, square
+from isosphere.train.journal import ANY_NAME
+from isosphere.train.overlap import kind_of, tested
+from isosphere.train.views import build_face_exam, build_test_view, build_views, open_images
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A model read back from its run folder, with what it needs to see images, and the classes it was trained on."""
+
+    recipe: schema.Recipe
+    model: nn.Module
+    device: torch.device
+    classes: list[str]
+    images: int | None  # how many it was trained on; an older checkpoint does not tell
+    stopped: int | None = None  # the step of its checkpoint, if it was not trained to its end
+
+    def embed(self, files: Sequence[str | Path], features: bool = False) -> Tensor:
+        """Raw embeddings (N, D) of image files, seen as the run's test images are, or the backbone's features."""
+        if not files:
+            raise ValueError("there are no files to embed")
+        images = ImageSet(torch.zeros(len(files), dtype=torch.long), ["files"], [str(file) for file in files])
+        images, view, how = _seen(self, images, Path(files[0]).parent)
+        dtype = half_precision(self.recipe.loop, self.device)
+        return embed(self.model, images, view, self.device, autocast=dtype, how="features" if features else how)
+
+
+def load_run(folder: str | Path, device: str = "auto") -> Trained:
+    """The trained model of a run folder; paths in its recipe are seen from a folder above it, else from here."""
+    folder = Path(folder)
+    saved = state.load(folder / state.CHECKPOINT)
+    recipe = options.from_dict(schema.Recipe, saved["recipe"])
+    recipe = replace(recipe, data=_found_again(recipe.data, folder))
+    # The checkpoint holds all weights, so the pretrained file may be gone.
+    model = build.build_model(replace(recipe.model, weights=None), recipe.data.size)
+    state.put(model, saved["model"])
+    chosen = distributed.pick_device(device)
+    stopped = None if saved["finished"] else saved["step"]
+    return Trained(recipe, model.to(chosen).eval(), chosen, saved["classes"], saved.get("images"), stopped)
+
+
+def _found_again(data: schema.Data, folder: Path) -> schema.Data:
+    """The data with relative paths as seen from the nearest folder above the run that has them: there it was trained.
+
+    The folder that we are in comes last, as it may hold other images under the same name.
+    """
+
+    def found(place: str, field: str) -> str:
+        path, _ = parse_place(place, field)
+        bases = folder.resolve().parents if path else ()
+        return next((f"{base / path}{place[len(path) :]}" for base in bases if (base / path).exists()), place)
+
+    places = {name: getattr(data, name) for name in state.PLACES if hasattr(data, name)}
+    one = {name: found(place, name) for name, place in places.items() if isinstance(place, str)}
+    many = {name: tuple(found(place, name) for place in its) for name, its in places.items() if name not in one}
+    return replace(data, **one, **many)
+
+
+def measure_run(trained: Trained, root: str | None = None) -> dict[str, Any]:
+    """A trained run in its own exam, or in retrieval among all classes of a folder or CSV.
+
+    Returns the metrics as `last`, and as `tested` what the images are to the run.
+    """
+    embedder = partial(embed_shown, trained)
+    if root is None:
+        exam = _own_exam(trained)
+        told = tested(exam, trained.classes, trained.images, kind_of(trained.recipe.data))
+    else:
+        images, view, how = _other_images(trained, root, classes=2)
+        exam, embedder = Retrieval(images, view), partial(embedder, how=how)
+        told = f"all {len(images.classes)} classes of {root}"
+        shared = len(set(images.classes).intersection(trained.classes))
+        told += f"; {shared} have the name of one trained on" if shared else ""
+    told += "" if trained.stopped is None else f"; the run was stopped at step {trained.stopped:,}"
+    return {"last": take(exam, embedder, True, trained.recipe.seed)[0], "tested": told}
+
+
+def probe_run(trained: Trained, lrs: tuple[float, ...]) -> dict[float, dict[str, float]]:
+    """The linear probe of a run's frozen features at several learning rates, trained at once."""
+    exam = _own_exam(trained)
+    if not isinstance(exam, Frozen):
+        raise ValueError("--probe needs a run without labels on images that have some, which this is not")
+    return exam.probe(exam.look(partial(embed_shown, trained), True), trained.recipe.seed, lrs)
+
+
+def _own_exam(trained: Trained) -> Exam:
+    """The exam of a run's own data, wherever they are now."""
+    data = trained.recipe.data
+    try:
+        if isinstance(data, schema.Faces):
+            return build_face_exam(data, trained.device)
+        views = build_views(data, trained.device)
+        if len(trained.classes) > 1 and views.train.classes != trained.classes:  # one is called as its folder
+            place = getattr(data, "root", "") or data.name
+            told = f"{place} is not what this run was trained on: it has other training classes"
+            warnings.warn(f"{told}; --data.root says where the run's own are", stacklevel=2)
+        return views.exam
+    except FileNotFoundError as error:
+        field = "pairs_root" if isinstance(data, schema.Faces) else "root"
+        told = f"{error} (seen from {Path.cwd()} and from above the run)"
+        raise FileNotFoundError(f"{told}; say where it is now with --data.{field}") from error
+
+
+def embed_shown(trained: Trained, images: Images, view: View | None, how: str = "embeddings") -> Tensor:
+    """Raw embeddings (N, D) of all images, behind a progress bar."""
+    console = Console(stderr=True)
+    with Progress(*Progress.get_default_columns(), MofNCompleteColumn(), console=console) as progress:
+        bar = progress.add_task("embedding", total=len(images))
+        loop, tick = trained.recipe.loop, partial(progress.advance, bar)
+        dtype = half_precision(loop, trained.device)
+        return embed(trained.model, images, view, trained.device, workers(loop), autocast=dtype, tick=tick, how=how)
+
+
+def embed_files(trained: Trained, root: str, out: Path, features: bool = False) -> list[Path]:
+    """Embed a folder's or CSV's images to OUT.npy, OUT.labels.npy and OUT.paths.txt (path and class, a line each)."""
+    images, view, how = _other_images(trained, root)
+    return _write(out, images, embed_shown(trained, images, view, "features" if features else how))
+
+
+def _other_images(trained: Trained, root: str, classes: int = 1) -> tuple[ImageSet, View | None, str]:
+    """Images of a place with at least so many classes; of faces `folder:0.52` says another share of the frame."""
+    root, share = parse_place(root, "root") if isinstance(trained.recipe.data, schema.Faces) else (root, None)
+    images = open_images(root, flat=classes == 1)
+    if len(images.classes) < classes:
+        raise ValueError(f"{root} holds one class only: there is nothing to retrieve among")
+    return _seen(trained, images, Path(root), share, classes)
+
+
+def _seen(
+    trained: Trained, images: ImageSet, home: Path, share: View | None = None, classes: int = 1
+) -> tuple[ImageSet, View | None, str]:
+    """The images with the view and the `how` by which the run's own are embedded.
+
+    Faces are framed as those trained on, by landmarks or as a central square.
+    """
+    data = trained.recipe.data
+    if isinstance(data, schema.Faces):
+        source = Source(images, home, share or square(data.fraction), people=classes)
+        return framed(source, data.align, trained.device, data.skip_unreadable), None, "mirrored"
+    if getattr(data, "skip_unreadable", False):
+        images = readable_images(images, skip_unreadable=True)
+    return images, build_test_view(data), "embeddings"
+
+
+@torch.no_grad()
+def feature_maps(runs: list[Path], files: list[Path]) -> dict[str, list[np.ndarray]]:
+    """What the last layer with places gives for these images, (K, C, H, W), and what it saw of them, for each run."""
+    if not files:
+        raise ValueError("feature maps need images to look at: --images a.jpg b.jpg")
+    found, seen, pixels = [], [], [decode(file) for file in files]
+    for trained in map(load_run, runs):
+        backbone, view = trained.model.backbone, build_test_view(trained.recipe.data)
+        maps = getattr(backbone, "maps", None) or getattr(backbone, "forward_features", None)  # the latter is timm's
+        if maps is None:
+            raise ValueError(f"{trained.recipe.model.backbone} does not show its last layer; ours and timm's do")
+        images = torch.stack([view(image) for image in pixels]).to(trained.device)
+        found.append(maps(trained.model.preprocessing(images)).float().cpu().numpy())
+        seen.append(images.permute(0, 2, 3, 1).cpu().numpy())
+    return {"maps": found, "images": seen}
+
+
+def _write(out: Path, images: ImageSet, embeddings: Tensor) -> list[Path]:
+    labels, paths = out.with_suffix(".labels.npy"), out.with_suffix(".paths.txt")
+    np.save(out, embeddings.cpu().numpy())
+    np.save(labels, images.labels.numpy())
+    rows = zip(images.paths, images.labels.tolist(), strict=True)
+    lines = [f"{path}\t{images.classes[label]}\n" for path, label in rows]
+    paths.write_text("".join(lines), **ANY_NAME)
+    return [out, labels, paths]
