@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
+import warnings
 from importlib.metadata import version
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import torch
 from PIL import Image
 
 from commands import isosphere
-from isosphere import load_run
+from isosphere import cli, load_run
 from tiny import TINY
 
 FIELDS = [word for key, value in TINY.items() for word in (f"--{key}", value)]
@@ -91,6 +92,7 @@ def test_a_run_embeds_files_in_python_and_features_on_the_command_line(trained, 
         found = run.embed(files, features)
         np.testing.assert_allclose(found.numpy(), np.load(trained.parent / name), rtol=1e-4, atol=1e-5)
     assert np.load(trained.parent / "f.npy").shape[1] == run.model.backbone.num_features != 16
+    assert run.embed(str(files[0])).shape == (1, 16)
     with pytest.raises(ValueError, match="no files to embed"):
         run.embed([])
 
@@ -103,7 +105,9 @@ def test_embed_leaves_out_what_cannot_be_read_if_asked(trained, photos, tmp_path
     isosphere(*words, "--data.skip_unreadable", "true", folder=tmp_path)
     assert len(np.load(tmp_path / "e.npy")) == 4
     done = isosphere(*words, "--model.dim", "4", folder=tmp_path, code=2)
-    assert "--model.dim cannot be changed any more" in done.stderr
+    assert "--model.dim is not for a trained run" in done.stderr
+    done = isosphere(*words, "--featurs", folder=tmp_path, code=2)
+    assert "--featurs is not for a trained run, of which this command changes --data.skip_unreadable, " in done.stderr
 
 
 def test_resume_goes_on_from_the_folder_alone_and_a_finished_run_stays_as_it_is(trained):
@@ -327,7 +331,7 @@ def test_evaluate_says_which_tested_classes_were_trained_on(trained, photos, tmp
     told = isosphere("evaluate", trained, "--data.root", "grown", folder=tmp_path).stdout
     assert "test images; 1 of 6 classes were trained on" in told, "class4, which two new ones have moved"
     told = isosphere("evaluate", trained, "--data.root", "grown", folder=tmp_path).stderr
-    assert "grown is not what this run was trained on: it has other training classes" in " ".join(told.split())
+    assert "grown is not what this run was trained on: other training classes" in " ".join(told.split())
     assert "not what" not in isosphere("evaluate", trained, folder=tmp_path).stderr
 
 
@@ -340,8 +344,15 @@ def test_a_run_is_evaluated_from_any_folder(photos, tmp_path):
     result = json.loads((run / "result.json").read_text())["last"]
     for name in ("class0", "class1"):  # others that have the same name are not taken for them
         shutil.copytree(photos / name, other / "photos" / name)
+        shutil.copytree(photos / name, tmp_path / "photos" / name)
+        shutil.copytree(photos / name, project / "runs" / "photos" / name)
+    (project / "runs" / "photos" / "recipe.json").write_text("{}")  # a run of that name
     assert f"{100 * result['recall@1']:.1f}" in isosphere("evaluate", run, folder=other).stdout
+    isosphere("train", "./photos", *PHOTOS.split(), "--out", "../other/deep/run", folder=project)
+    assert f"{100 * result['recall@1']:.1f}" in isosphere("evaluate", "deep/run", folder=other).stdout
     shutil.rmtree(other / "photos")
+    shutil.rmtree(tmp_path / "photos")
+    shutil.rmtree(project / "runs" / "photos")
     (project / "photos").rename(project / "moved")
     done = isosphere("evaluate", run, folder=other, code=2)
     assert f"no such folder or file: ./photos (seen from {other} and from above the run)" in done.stderr
@@ -378,3 +389,14 @@ def test_an_unreadable_image_is_named_and_skipped_only_on_request(photos, tmp_pa
         "train", "./photos", "--out", "run", *PHOTOS.split(), "--data.skip_unreadable", "true", folder=tmp_path
     )
     assert "1 of 50 images are unreadable" in done.stderr and (tmp_path / "run" / "result.json").exists()
+
+
+def test_torchrun_is_for_training(trained, monkeypatch, capsys):
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)  # which `run` changes
+    monkeypatch.setattr(sys, "argv", ["isosphere", "evaluate", str(trained)])
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    for rank, told in (("0", "evaluate runs in one process: leave out torchrun"), ("1", "")):
+        monkeypatch.setenv("RANK", rank)
+        assert cli.run() == 2
+        err = capsys.readouterr().err
+        assert told in err and bool(err) == bool(told)

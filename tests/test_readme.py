@@ -31,7 +31,7 @@ def test_the_python_of_readme_runs(tmp_path, monkeypatch):
     torch.manual_seed(0)
     model = torch.nn.Linear(8, 16)
     labels = torch.arange(60) % 15
-    names = {"labels": labels, "dim": 16, "classes": 15, "test_labels": labels}
+    names = {"labels": labels, "all_labels": labels.tolist(), "dim": 16, "classes": 15, "test_labels": labels}
     names["optimiser"] = torch.optim.SGD(model.parameters(), lr=0.1)
     parts = blocks(ROOT / "README.md", "python")
     assert len(parts) == 4 and "load_run" in parts[-1], "of which test_cli has the like"

@@ -51,6 +51,10 @@ def run() -> int:
     for name, command in COMMANDS.items():
         app.command(name, context_settings=OVERRIDES if name in CHANGEABLE else {})(command)
     keep_to_stderr()
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and sys.argv[1:2] != ["train"]:
+        if os.environ.get("RANK") == "0":
+            note(f"{' '.join(sys.argv[1:2])} runs in one process: leave out torchrun, which is for train")
+        return 2
     try:
         return app(spread_lists(sys.argv[1:]), standalone_mode=False) or 0
     except Exception as error:
@@ -112,7 +116,8 @@ def keep_to_stderr() -> None:
 
     def show(message: Warning | str, category: type[Warning], filename: str, *where: object) -> None:
         if Path(filename).is_relative_to(Path(__file__).parent):
-            note(str(message))
+            if os.environ.get("RANK", "0") == "0":  # all ranks open the same data
+                note(str(message))
         else:
             others(message, category, filename, *where)
 

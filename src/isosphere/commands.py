@@ -167,19 +167,19 @@ def evaluate(
     show(comparison({run: measure_run(trained, None if data is None else str(data))}))
 
 
-def _trained(run: Path, device: str, words: list[str]) -> "Trained":
-    """A trained run, of which only fields of the data can be changed."""
+def _trained(run: Path, device: str, words: list[str], fields: tuple[str, ...] = ("data.",)) -> "Trained":
+    """A trained run, of which only fields that begin so can be changed."""
     from dataclasses import replace
 
     from isosphere.recipes import override
     from isosphere.train.trained import load_run
 
-    changes = parse_changes(words)
-    fixed = [name for name in changes if not name.startswith("data.")]
+    fixed = [word for word in words if word.startswith("--") and not word[2:].startswith(fields)]
     if fixed:
-        raise ValueError(f"--{fixed[0]} cannot be changed any more: a trained run takes other --data fields alone")
+        told = ", ".join(f"--{field}" for field in fields) if len(fields) > 1 else "fields of --data"
+        raise ValueError(f"{fixed[0]} is not for a trained run, of which this command changes {told} alone")
     trained = load_run(run, device)
-    return replace(trained, recipe=override(trained.recipe, changes))
+    return replace(trained, recipe=override(trained.recipe, parse_changes(words)))
 
 
 def embed(
@@ -193,14 +193,15 @@ def embed(
     """Write the raw embeddings of a folder of images: OUT.npy, OUT.labels.npy and OUT.paths.txt.
 
     Images are seen as the run's test images are. Of a run without labels the features are what its probe is trained on.
-    Faces are framed as those it was trained on and averaged with their mirror images; FOLDER:0.52 takes another share.
-    `--data.skip_unreadable true` leaves out what cannot be read.
+    Faces are framed as those it was trained on, and their embeddings averaged with those of the mirror images;
+    FOLDER:0.52 takes another share. `--data.skip_unreadable true` leaves out what cannot be read.
     """
     from isosphere.train.trained import embed_files
 
     if out.suffix != ".npy" or not out.parent.is_dir():
         raise ValueError(f"--out must be a .npy file in a folder that exists, not {out}")
-    for path in embed_files(_trained(run, device, context.args), str(images), out, features):
+    fields = ("data.skip_unreadable", "data.fraction", "data.align")
+    for path in embed_files(_trained(run, device, context.args, fields), str(images), out, features):
         print(path)
 
 
@@ -313,6 +314,6 @@ def datasets(
     table.columns[3].overflow = "fold"
     table.columns[0].no_wrap = True
     for row in installed(root):
-        get = f"--get {row.name}, or " if SOURCES[row.name].archive else ""
-        table.add_row(row.name, row.title, escape(row.state), escape(str(row.folder or get + row.source)))
+        how = f"--get {row.name}, or " if SOURCES[row.name].archive else ""
+        table.add_row(row.name, row.title, escape(row.state), escape(str(row.folder or how + row.source)))
     Console().print(table, highlight=False)

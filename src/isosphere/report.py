@@ -99,7 +99,8 @@ def _tensor(path: Path) -> "torch.Tensor":
     try:
         array = np.load(path, allow_pickle=False)
     except (ValueError, EOFError, OSError) as error:
-        raise ValueError(f"{path} is not a plain .npy array of numbers or names, as np.save writes one") from error
+        told = "is not a plain .npy array of numbers or names (of Python objects: np.asarray(names, dtype=str))"
+        raise ValueError(f"{path} {told}") from error
     if not isinstance(array, np.ndarray):
         raise ValueError(f"{path} holds several arrays: save one as .npy")
     if array.dtype.kind in "US":  # class names in place of numbers

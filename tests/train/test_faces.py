@@ -263,7 +263,7 @@ def test_evaluate_takes_other_test_sets(faces: Path, trained: Path, capsys) -> N
     last = json.loads((trained / "result.json").read_text())["last"]
     assert f"{100 * last['cfp_ff']:.1f}" in shown
     code, _, err = command(capsys, "evaluate", trained, "--device", "cpu", "--optimiser.lr", "1")
-    assert code == 2 and "--optimiser.lr cannot be changed any more" in err
+    assert code == 2 and "--optimiser.lr is not for a trained run" in err
     code, _, err = command(capsys, "evaluate", trained, "--device", "cpu", "--data.pears", "lfw")
     assert code == 2 and "pears" in err
 
@@ -872,7 +872,8 @@ def test_reproduce_table_4(faces: Path, tmp_path: Path, capsys, monkeypatch) -> 
     shutil.rmtree("fewer/Person_2")
     code, _, err = command(capsys, "reproduce", "table4", *words, "--data.root", "fewer")
     assert code == 2 and "table4_lfw" in err and "on other data: 32 images (now 28), 8 people (now 7), 80 pairs" in err
-    for places in (["--data.root", "gone"], ["--data.root="], ["--data.pairs_root="]):
+    gone = ["--data.distractors", "gone/more,gone/others.csv"]
+    for places in (["--data.root", "gone"], ["--data.root="], ["--data.pairs_root="], gone):
         code, shown, err = command(capsys, "reproduce", "table4", *words, *places)
         assert code == 0 and "0 runs made now" in err and "CFP-FP" in shown, "results are shown without the data, too"
     file.unlink()

@@ -1,6 +1,7 @@
 """The run folder: recipe.json, run.json, metrics.jsonl and result.json, and what the screen shows meanwhile."""
 
 import json
+import os
 import platform
 import subprocess
 import sys
@@ -49,7 +50,8 @@ class Journal:
         self.environment = environment(device)
         write_json(folder / "recipe.json", options.to_dict(recipe))
         if resumed_at is None:
-            write_json(folder / "run.json", self.environment)
+            seen_from = os.path.relpath(Path.cwd(), folder)  # where relative paths of the recipe begin
+            write_json(folder / "run.json", self.environment | {"seen_from": seen_from})
         else:
             _forget_after(folder / "metrics.jsonl", resumed_at)
         # A run that begins anew forgets what one before it, killed without a checkpoint, has left.

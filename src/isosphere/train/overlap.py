@@ -82,7 +82,8 @@ def refuse_trained(people: ImageSet, exam: Faces) -> None:
     file = _file()
     shown = {file(path) for images in exam.sets for path in images.paths or ()}
     paths = getattr(people, "paths", None) or ()
-    met = [label for path, label in zip(paths, people.labels.tolist(), strict=False) if file(path) in shown]
+    trained = {file(path): label for path, label in zip(paths, people.labels.tolist(), strict=False)}
+    met = [label for one, label in trained.items() if one in shown]
     how = "list their names, one a line, in a file that --data.exclude names"
     if met:
         names = some(people.classes[label] for label in dict.fromkeys(met))

@@ -48,10 +48,13 @@ class Runner:
         Benchmarks need no such check: what their copies lack is refused, or told in the result.
         """
         data = recipe.data
-        if "counts" not in held or not all(place and Path(place).exists() for place in (data.root, data.pairs_root)):
+        if "counts" not in held or not all(one and Path(one).exists() for one in (data.root, data.pairs_root)):
             return
         if data not in self.counts:
-            self.counts[data] = face_counts(data)
+            try:
+                self.counts[data] = face_counts(data)
+            except FileNotFoundError:  # of probes or distractors
+                return
         now = self.counts[data]
         if now != held["counts"]:
             told = ", ".join(f"{count} {name} (now {now[name]})" for name, count in held["counts"].items())

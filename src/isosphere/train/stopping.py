@@ -43,6 +43,8 @@ def stop_diverged(run: "Run", step: int, reason: str, found: dict[str, Tensor]) 
 def advice(run: "Run", step: int) -> dict[str, str]:
     """What this run can try against each of the norms' alarms, in its fields; nothing against a spread while eta rises.
 
+    A run whose eta rises to its end, as SimCLR's does, has no such alarm.
+
     The alarms of a monitor in any other loop speak of classes (`monitor.alarms.ADVICE`).
     """
     constraint, decay = run.recipe.constraint, run.recipe.optimiser.weight_decay

@@ -1,5 +1,6 @@
 """Trained runs read back: their exam taken again, and other images embedded."""
 
+import json
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -37,10 +38,11 @@ class Trained:
 
     def embed(self, files: Sequence[str | Path], features: bool = False) -> Tensor:
         """Raw embeddings (N, D) of image files, seen as the run's test images are, or the backbone's features."""
-        if not files:
+        paths = [str(file) for file in ([files] if isinstance(files, str | Path) else files)]
+        if not paths:
             raise ValueError("there are no files to embed")
-        images = ImageSet(torch.zeros(len(files), dtype=torch.long), ["files"], [str(file) for file in files])
-        images, view, how = _seen(self, images, Path(files[0]).parent)
+        images = ImageSet(torch.zeros(len(paths), dtype=torch.long), ["files"], paths)
+        images, view, how = _seen(self, images, Path(paths[0]).parent, skip=False)
         dtype = half_precision(self.recipe.loop, self.device)
         return embed(self.model, images, view, self.device, autocast=dtype, how="features" if features else how)
 
@@ -60,15 +62,20 @@ def load_run(folder: str | Path, device: str = "auto") -> Trained:
 
 
 def _found_again(data: schema.Data, folder: Path) -> schema.Data:
-    """The data with relative paths as seen from the nearest folder above the run that has them: there it was trained.
+    """The data with relative paths as seen from where the run was trained, else from the nearest folder above it.
 
     The folder that we are in comes last, as it may hold other images under the same name.
     """
+    told, above = folder / "run.json", folder.resolve().parents
+    begun = json.loads(told.read_text(encoding="utf-8")).get("seen_from") if told.is_file() else None
+    bases = above if begun is None else (folder.resolve() / begun, *above)
 
     def found(place: str, field: str) -> str:
-        path, _ = parse_place(place, field)
-        bases = folder.resolve().parents if path else ()
-        return next((f"{base / path}{place[len(path) :]}" for base in bases if (base / path).exists()), place)
+        path = parse_place(place, field)[0] if field in ("probes", "distractors") else place  # without its share
+        for base in bases if path else ():
+            if (base / path).exists() and not (base / path / "recipe.json").is_file():  # which is a run of that name
+                return f"{(base / path).resolve()}{place[len(path) :]}"
+        return place
 
     places = {name: getattr(data, name) for name in state.PLACES if hasattr(data, name)}
     one = {name: found(place, name) for name, place in places.items() if isinstance(place, str)}
@@ -110,9 +117,10 @@ def _own_exam(trained: Trained) -> Exam:
         if isinstance(data, schema.Faces):
             return build_face_exam(data, trained.device)
         views = build_views(data, trained.device)
-        if len(trained.classes) > 1 and views.train.classes != trained.classes:  # one is called as its folder
+        other = len(trained.classes) > 1 and views.train.classes != trained.classes  # one is called as its folder
+        if other or (isinstance(views.exam, Retrieval) and trained.images not in (None, len(views.train))):
             place = getattr(data, "root", "") or data.name
-            told = f"{place} is not what this run was trained on: it has other training classes"
+            told = f"{place} is not what this run was trained on: other training {'classes' if other else 'images'}"
             warnings.warn(f"{told}; --data.root says where the run's own are", stacklevel=2)
         return views.exam
     except FileNotFoundError as error:
@@ -124,7 +132,8 @@ def _own_exam(trained: Trained) -> Exam:
 def embed_shown(trained: Trained, images: Images, view: View | None, how: str = "embeddings") -> Tensor:
     """Raw embeddings (N, D) of all images, behind a progress bar."""
     console = Console(stderr=True)
-    with Progress(*Progress.get_default_columns(), MofNCompleteColumn(), console=console) as progress:
+    columns, quiet = (*Progress.get_default_columns(), MofNCompleteColumn()), not console.is_terminal
+    with Progress(*columns, console=console, disable=quiet) as progress:
         bar = progress.add_task("embedding", total=len(images))
         loop, tick = trained.recipe.loop, partial(progress.advance, bar)
         dtype = half_precision(loop, trained.device)
@@ -147,7 +156,7 @@ def _other_images(trained: Trained, root: str, classes: int = 1) -> tuple[ImageS
 
 
 def _seen(
-    trained: Trained, images: ImageSet, home: Path, share: View | None = None, classes: int = 1
+    trained: Trained, images: ImageSet, home: Path, share: View | None = None, classes: int = 1, skip: bool = True
 ) -> tuple[ImageSet, View | None, str]:
     """The images with the view and the `how` by which the run's own are embedded.
 
@@ -156,8 +165,8 @@ def _seen(
     data = trained.recipe.data
     if isinstance(data, schema.Faces):
         source = Source(images, home, share or square(data.fraction), people=classes)
-        return framed(source, data.align, trained.device, data.skip_unreadable), None, "mirrored"
-    if getattr(data, "skip_unreadable", False):
+        return framed(source, data.align, trained.device, skip and data.skip_unreadable), None, "mirrored"
+    if skip and getattr(data, "skip_unreadable", False):
         images = readable_images(images, skip_unreadable=True)
     return images, build_test_view(data), "embeddings"
 

@@ -36,7 +36,7 @@ class Views:
     exam: Exam
     deviation: str = ""  # how a benchmark's copy differs from the original
     unlabelled: bool = False  # an image is its own class, of which a batch has several views
-    counts: dict[str, int] = field(default_factory=dict)  # of one's own people, what was found: two sets tell apart
+    counts: dict[str, int] = field(default_factory=dict)  # of faces, by which results on other data are noticed
 
 
 def build_views(data: schema.Data, device: torch.device) -> Views:
