@@ -173,3 +173,15 @@ def test_labels_say_what_differs_and_no_more(recipe_dict):
     assert words.dataset(recipe_dict("cub200-ms", data_held_out=20)) == "CUB-200-2011 (held-out training classes)"
     assert words.dataset(recipe_dict("simclr-cifar10", data_held_out=0.1)) == "CIFAR-10 (held-out training images)"
     assert words.about([plain, recipe_dict("cars196-ms")]) == "CUB-200-2011 and Cars196, multi-similarity loss"
+
+
+def test_images_are_seen_from_where_the_run_was_trained(tmp_path, monkeypatch):
+    for place in ("project", "runs", "here"):  # only the first is what was trained on
+        (tmp_path / place / "photos").mkdir(parents=True)
+        (tmp_path / place / "photos" / "a.png").write_bytes(b"")
+    run = tmp_path / "runs" / "one"
+    run.mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    assert runs.locate("a.png", "photos", run) == tmp_path / "runs" / "photos" / "a.png", "an older run does not tell"
+    (run / "run.json").write_text('{"seen_from": "../../project"}')
+    assert runs.locate("a.png", "photos", run).resolve() == tmp_path / "project" / "photos" / "a.png"

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from isosphere.figures import words
+from isosphere.recipes.places import bases
 
 ANY_NAME = {"encoding": "utf-8", "errors": "surrogateescape"}  # of files, also one that is not UTF-8
 
@@ -151,16 +152,16 @@ def read_thumbnails(folder: Path) -> np.ndarray | None:
 
 
 def locate(path: str, root: str, run: Path) -> Path:
-    """The file of a test image: `path` below the recipe's data.root or as given, seen from above the run or from here.
+    """The file of a test image: `path` below the recipe's data.root or as given, seen as the run saw it or from here.
 
     A root that is a CSV stands for its folder, and what an older path repeats of the root is dropped if need be. A file
     that is nowhere keeps its path.
     """
-    bases = (*run.resolve().parents, Path())
-    folders = [its.parent if its.is_file() else its for its in (base / root for base in bases)]
+    begun = (*bases(run), Path())
+    folders = [its.parent if its.is_file() else its for its in (base / root for base in begun)]
     parts, name = Path(path).parts, Path(root).name
     tail = Path(*parts[parts.index(name) + 1 :]) if name in parts else Path(path)
-    places = [*(its / path for its in folders), *(base / path for base in bases), *(its / tail for its in folders)]
+    places = [*(its / path for its in folders), *(base / path for base in begun), *(its / tail for its in folders)]
     return next((place for place in places if place.is_file()), Path(path))
 
 

@@ -69,11 +69,9 @@ def refuse_asked(probes: ImageSet, distractors: list[ImageSet]) -> None:
         raise ValueError(f"{told}, which hides these from their own people: {some(met)}; take other distractors")
     if len(others) < total:
         raise ValueError(f"{total - len(others)} of {total} distractors are there twice; name each set once")
-    known = named(probes.classes)
-    alike = known.keys() & named(name for images in distractors for name in images.classes).keys()
+    alike = _namesakes(probes.classes, distractors)
     if alike:
-        names = some(sorted(known[one] for one in alike))
-        told = f"{len(alike)} people to identify have the name of a distractor: {names}"
+        told = f"{len(alike)} people to identify have the name of a distractor: {some(alike)}"
         warnings.warn(f"{told}; if they are the same, finding them counts as an error", stacklevel=2)
 
 
@@ -89,12 +87,16 @@ def refuse_trained(people: ImageSet, exam: Faces) -> None:
         names = some(people.classes[label] for label in dict.fromkeys(met))
         told = f"{len(met)} of {len(shown)} photographs to test on are among those to train on, as {names}"
         raise ValueError(f"{told}; {how}")
-    known = named(people.classes)
-    alike = known.keys() & named(name for images in exam.sets for name in images.classes).keys()
+    alike = _namesakes(people.classes, exam.sets)
     if alike:
-        names = some(sorted(known[one] for one in alike))
-        told = f"{len(alike)} people to test on have the name of one to train on: {names}"
+        told = f"{len(alike)} people to test on have the name of one to train on: {some(alike)}"
         warnings.warn(f"{told}; if they are the same, {how}", stacklevel=2)
+
+
+def _namesakes(people: Iterable[str], sets: list[ImageSet]) -> list[str]:
+    """Those of the people whose name somebody in the sets has, too, by its letters."""
+    known, others = named(people), named(name for images in sets for name in images.classes)
+    return sorted(known[one] for one in known.keys() & others.keys())
 
 
 def _file() -> Callable[[str], str]:

@@ -1,6 +1,5 @@
 """Trained runs read back: their exam taken again, and other images embedded."""
 
-import json
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +15,7 @@ from torch import Tensor, nn
 
 from isosphere.data.images import ImageSet, decode, readable_images
 from isosphere.recipes import options, schema
+from isosphere.recipes.places import bases
 from isosphere.train import build, distributed, state
 from isosphere.train.evaluate import embed, half_precision, take, workers
 from isosphere.train.exams import Exam, Frozen, Images, Retrieval, View
@@ -48,7 +48,7 @@ class Trained:
 
 
 def load_run(folder: str | Path, device: str = "auto") -> Trained:
-    """The trained model of a run folder; paths in its recipe are seen from a folder above it, else from here."""
+    """The trained model of a run folder; paths in its recipe are seen from where it was trained, last from here."""
     folder = Path(folder)
     saved = state.load(folder / state.CHECKPOINT)
     recipe = options.from_dict(schema.Recipe, saved["recipe"])
@@ -62,17 +62,11 @@ def load_run(folder: str | Path, device: str = "auto") -> Trained:
 
 
 def _found_again(data: schema.Data, folder: Path) -> schema.Data:
-    """The data with relative paths as seen from where the run was trained, else from the nearest folder above it.
-
-    The folder that we are in comes last, as it may hold other images under the same name.
-    """
-    told, above = folder / "run.json", folder.resolve().parents
-    begun = json.loads(told.read_text(encoding="utf-8")).get("seen_from") if told.is_file() else None
-    bases = above if begun is None else (folder.resolve() / begun, *above)
+    """The data with relative paths as seen from where the run was trained, or from above it; others stay."""
 
     def found(place: str, field: str) -> str:
         path = parse_place(place, field)[0] if field in ("probes", "distractors") else place  # without its share
-        for base in bases if path else ():
+        for base in bases(folder) if path else ():
             if (base / path).exists() and not (base / path / "recipe.json").is_file():  # which is a run of that name
                 return f"{(base / path).resolve()}{place[len(path) :]}"
         return place
