@@ -87,12 +87,13 @@ def read_recipe(run: Path) -> schema.Recipe:
 
 def results_suffix(marks: list[str], changes: dict[str, str], tuned_by: Path | None) -> str:
     """What tells a table's results file from others: another experiment's runs are not seeds of this one."""
-    marks = marks + [f"{key.split('.')[-1]}={value}" for key, value in sorted(changes.items())]
-    marks += [f"tuned-by={tuned_by.stem}"] if tuned_by else []
-    suffix = "".join(f"_{mark}".replace("/", "-") for mark in marks)
-    if len(suffix) > 80:  # too long for a file's name
-        suffix = "_tuned-by" * bool(tuned_by) + f"_{hashlib.sha256(suffix.encode()).hexdigest()[:8]}"
-    return suffix
+    told = marks + [f"{key.split('.')[-1]}={value}" for key, value in sorted(changes.items())]
+    told += [f"tuned-by={tuned_by.stem}"] if tuned_by else []
+    suffix = "".join(f"_{mark}".replace("/", "-") for mark in told)
+    if len(suffix) <= 60:
+        return suffix
+    marks = marks + ["tuned-by"] * bool(tuned_by) + [hashlib.sha256(suffix.encode()).hexdigest()[:8]]
+    return "".join(f"_{mark}" for mark in marks)  # the rest is too long for a file's name
 
 
 def note(text: str) -> None:

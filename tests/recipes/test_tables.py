@@ -1,5 +1,7 @@
 """The tables as runs: cells, arms alike, and trials that are judged on training data."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -10,6 +12,7 @@ from isosphere.recipes.tables import (
     TUNINGS,
     Asked,
     cells,
+    finalists,
     printed,
     trials,
     tuned,
@@ -74,6 +77,7 @@ def test_every_arm_gets_six_trials_on_held_out_training_classes(dataset, arm):
     for trial in found:
         assert trial.data.held_out == 20 and trial.loop.steps == 800 and trial.seed == 100
         assert trial.optimiser.backbone_lr == trial.optimiser.lr * share
+    assert finalists(recipe, found) == [], "short trials decide"
     decay = recipe.optimiser.weight_decay
     expected = {"none": {(0.2 * decay, 0), (decay, 0)}, "sec": {(decay, 0.1), (decay, 0.5)},
                 "sec-relative": {(decay, 2), (decay, 10)}}  # fmt: skip
@@ -113,6 +117,11 @@ def test_every_arm_of_table_5_gets_ten_trials_on_5000_held_out_training_images(d
     # Twice as many epochs are tuned by the same trials, which are not run again.
     longer = trials(arm, cells("table5", Asked(dataset=dataset, epochs=200))[f"simclr-{dataset}-200"][arm])
     assert all(groups(*pair) <= {"claim"} for pair in zip(found, longer, strict=True))
+    # The two best go on to 100 epochs, of which a shorter training has fewer.
+    whole = finalists(recipe, found[::-1])
+    assert whole == [replace(trial, loop=replace(trial.loop, steps=100, eval_every=25)) for trial in found[:-3:-1]]
+    brief = override(recipe, {"loop.steps": "60"})
+    assert {trial.loop.steps for trial in finalists(brief, trials(arm, brief))} == {60}
 
 
 def test_other_arms_of_table_5_take_secs_learning_rate():

@@ -2,6 +2,7 @@
 
 import json
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +11,8 @@ import torch
 
 from commands import command
 from isosphere.data import cifar
-from isosphere.recipes import options, override
-from isosphere.recipes.tables import Asked, cells, trials
+from isosphere.recipes import options, override, tables
+from isosphere.recipes.tables import Asked, cells, finalists, trials
 from isosphere.train import loop, reproduce
 from isosphere.train.views import build_views
 from small_cifar import write_cifar10
@@ -93,6 +94,39 @@ def test_arms_are_tuned_on_training_images_and_measured_on_test_images(cifar10, 
 
     again = reproduce.reproduce(chosen, (0,), True, reproduce.Results(file), tmp_path / "elsewhere", "cpu")
     assert len(trained) == 23 and again == records
+
+
+def test_the_two_best_of_an_arm_are_tried_again_at_full_length(cifar10, tmp_path, monkeypatch):
+    """What is best after a short trial need not be after a long one: the long one decides, for other networks, too."""
+    monkeypatch.setitem(tables.TUNINGS, "cifar10", replace(tables.UNSEEN_IMAGES, steps=1, whole=2))
+    ((cell, arms),) = cells("table5", Asked(arms=("none",))).items()
+    recipe = override(arms["none"], TINY | {"data.root": str(cifar10), "loop.steps": "2"})
+    short = trials("none", recipe)
+    made, real = [], reproduce.Runner.run
+
+    def scored(runner, recipe, folder):
+        """The sixth is the best of the short ones, the third the next; the long ones have it the other way round."""
+        made.append(recipe)
+        number = [trial.optimiser for trial in short].index(recipe.optimiser)
+        score = {5: 0.9, 2: 0.8}.get(number, 0.1) if recipe.loop.steps == 1 else {5: 0.3, 2: 0.4}[number]
+        return real(runner, recipe, folder) | {"last": {"probe_top1": score}}
+
+    monkeypatch.setattr(reproduce.Runner, "run", scored)
+    file = tmp_path / "results" / "table5_cifar10.json"
+    chosen, held = {cell: {"none": recipe}}, reproduce.Results(file)
+    (final,) = reproduce.reproduce(chosen, (0,), True, held, tmp_path / "runs", "cpu")
+    lengths = [(trial.loop.steps, trial.data.held_out, trial.seed) for trial in made]
+    assert lengths == [(1, 0.1, 100)] * 10 + [(2, 0.1, 100)] * 2 + [(2, 0, 0)]
+    assert [trial.optimiser for trial in made[10:12]] == [short[5].optimiser, short[2].optimiser]
+    assert options.from_dict(type(recipe), final["recipe"]).optimiser == short[2].optimiser
+    assert [len(record["norms"]) for record in held.records["trials"]] == [3] * 10 + [6] * 2, "they were trained"
+
+    again = reproduce.reproduce(chosen, (0,), True, reproduce.Results(file), tmp_path / "elsewhere", "cpu")
+    assert len(made) == 13 and again == [final]
+    other = {cell: {"none": override(recipe, {"model.dim": "4"})}}
+    place = reproduce.Results(tmp_path / "other.json")
+    reproduce.reproduce(other, (0,), True, place, tmp_path / "other", "cpu", reproduce.Results(file))
+    assert len(made) == 14 and made[-1].optimiser == short[2].optimiser and made[-1].model.dim == 4
 
 
 def test_the_same_command_goes_on_after_sigterm(cifar10, tmp_path, capsys, monkeypatch):
@@ -207,14 +241,16 @@ def test_what_cannot_tune_is_named(tmp_path, capsys):
     ((cell, arms),) = cells("table5", Asked(arms=("none", "sec"))).items()
     held = [
         {"cell": cell, "arm": arm, "recipe": options.to_dict(recipe), "last": {"probe_top1": 0.5}}
-        for arm in arms for recipe in trials(arm, arms[arm])
+        for arm in arms for found in [trials(arm, arms[arm])] for recipe in found + finalists(arms[arm], found)
     ]  # fmt: skip
     source, given = tmp_path / "other.json", ["table5", "--arms", "none", "sec", "--results", tmp_path / "found"]
     given += ["--device", "cpu", "--tuned-by"]
-    for kept, arm in ((held[:10], "sec"), (held[10:], "none"), (held[:-1], "sec"), ([], "none")):
+    for kept, arm, epochs in ((held[:12], "sec", 20), (held[12:], "none", 20), (held[:-1], "sec", 100),
+                              (held[:10] + held[12:], "none", 100), ([], "none", 20)):  # fmt: skip
         source.write_text(json.dumps({"trials": kept, "runs": []}))
         code, _, told = command(capsys, "reproduce", *given, source)
         assert code == 2 and f"other.json has no trial of {cell}, arm {arm}, with lr" in told
+        assert f", {epochs} epochs: finish the tuning there first" in told
         assert len(told.splitlines()) == 1
     source.write_text(json.dumps({"trials": held, "runs": []}))
     code, _, told = command(capsys, "reproduce", *given, source, "--optimiser.lr", "3")  # other rates

@@ -213,15 +213,18 @@ def _tuned(
     if not own and "sec" not in arms:
         raise ValueError(f"{arm} has no trials and takes SEC's learning rate: name the arm sec, too, or --no-tune")
     tuned = arm if own else "sec"
-    scored = []
-    for recipe in tables.trials(tuned, arms[tuned]):
+
+    def score(recipe: schema.Recipe) -> float:
         record = _carried(tuned_by, cell, tuned, recipe) if tuned_by else results.find("trials", recipe)
         if record is None:
             place = folder / "trials" / f"{cell}-{tuned}-{digest(recipe)}"
             light = replace(recipe, loop=replace(recipe.loop, save_every=0, snapshot_every=0, save_embeddings=False))
             record = results.add("trials", place, _measured(runner, light, place), cell=cell, arm=tuned)
-        scored.append((record["last"].get(tuning.score, -1.0), recipe))
-    return tables.tuned(arms[arm], max(scored, key=lambda pair: pair[0])[1], own)
+        return record["last"].get(tuning.score, -1.0)
+
+    ranked = sorted(tables.trials(tuned, arms[tuned]), key=score, reverse=True)
+    finalists = sorted(tables.finalists(arms[tuned], ranked), key=score, reverse=True)
+    return tables.tuned(arms[arm], (finalists or ranked)[0], own)
 
 
 def _carried(source: Results, cell: str, arm: str, recipe: schema.Recipe) -> dict[str, Any]:
@@ -229,10 +232,13 @@ def _carried(source: Results, cell: str, arm: str, recipe: schema.Recipe) -> dic
 
     By data and not by cell, since the cells of 100 and of 200 epochs have the same trials.
     """
-    wanted = (recipe.data.name, arm, recipe.loss, recipe.optimiser, recipe.constraint)
+    short = tables.TUNINGS[recipe.data.name].steps
+    wanted = (recipe.data.name, arm, recipe.loss, recipe.optimiser, recipe.constraint, recipe.loop.steps > short)
     for record in source.records["trials"]:
         held = options.from_dict(schema.Recipe, record["recipe"])
-        if (held.data.name, record["arm"], held.loss, held.optimiser, held.constraint) == wanted:
+        its = (held.data.name, record["arm"], held.loss, held.optimiser, held.constraint, held.loop.steps > short)
+        if its == wanted:
             return record
     tried = f"lr {recipe.optimiser.lr:g}, weight decay {recipe.optimiser.weight_decay:g}, eta {recipe.constraint.eta:g}"
+    tried += f", {recipe.loop.steps} {recipe.loop.unit}"
     raise ValueError(f"{source.path} has no trial of {cell}, arm {arm}, with {tried}: finish the tuning there first")
