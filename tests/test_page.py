@@ -750,6 +750,11 @@ def test_what_is_odd_about_the_images_is_said_once_of_all_runs_it_is_true_of(tmp
     page = write_page(runs, tmp_path / "page.html").read_text()
     assert page.count("deviates from the benchmark") == 1 and "a, b: deviates from the benchmark: 15 images" in page
     assert page.count("2 queries have no other image") == 1 and "all runs: 2 queries have no other image" in page
+    assert "the runs are of different images" not in page
+    recipe = json.loads((runs[1] / "recipe.json").read_text())
+    (runs[1] / "recipe.json").write_text(json.dumps(recipe | {"data": {"kind": "Folder", "root": "a/cups"}}))
+    page = write_page(runs, tmp_path / "page.html").read_text()
+    assert "the runs are of different images, so their metrics do not compare: " in page and ", cups</li>" in page
 
 
 def test_runs_that_differ_in_the_constraint_alone_are_compared_in_words(tmp_path):

@@ -171,14 +171,15 @@ def named(name: str, recipe: schema.Recipe) -> tuple[str, schema.Recipe]:
     """What a run of the recipe `name` is called after fields were changed, and the recipe with a claim that is true.
 
     Another constraint or kind of loss stands in both, in place of what the name and the claim of `name` end with; a run
-    on photographs is called as they are.
+    on one's own photographs or faces is called as they are.
     """
     known = RECIPES[name]
     other_loss = type(recipe.loss) is not type(known.loss)
     plain = (key for key, its in RECIPES.items() if its.constraint == schema.Constraint())
     base = max((key for key in plain if f"{name}-".startswith(f"{key}-")), key=len)
-    root = Path(getattr(recipe.data, "root", "")).resolve()
-    first = (root.name if root.is_dir() else root.stem) or base if base == "photos" else base
+    own = next((word for word in ("photos", "faces") if word in base.split("-")), "")
+    root = Path(getattr(recipe.data, "root", "") or own).resolve()
+    first = base.replace(own, (root.name if root.is_dir() else root.stem) or own) if own else base
     if recipe.constraint == known.constraint and not other_loss:
         return first + name.removeprefix(base), recipe
     told = options.to_dict(recipe)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from isosphere.figures.words import dataset
 from isosphere.page.changes import comparisons
 from isosphere.page.markup import listed, note, number, percent, section, table
 from isosphere.page.metrics import ACCURACY, EXPLAINED, NORMS, metric_names, parted
@@ -84,6 +85,8 @@ def _state(run: Run) -> str:
 
 def _warnings(runs: Sequence[Run]) -> list[str]:
     """What is to be known of the images, said once of all runs that it is true of."""
+    sets = dict.fromkeys(dataset(run.recipe) for run in runs if run.recipe)
+    told = [f"the runs are of different images, so their metrics do not compare: {', '.join(sets)}"] * (len(sets) > 1)
     said: dict[str, list[str]] = {}
     for run in runs:
         if run.about.get("deviation"):
@@ -91,4 +94,6 @@ def _warnings(runs: Sequence[Run]) -> list[str]:
         if run.last.get("singletons"):
             alone = f"{run.last['singletons']:.0f} queries have no other image of their class and count as wrong"
             said.setdefault(alone, []).append(run.name)
-    return [f"{'all runs' if len(its) == len(runs) > 1 else ', '.join(its)}: {what}" for what, its in said.items()]
+    for what, its in said.items():
+        told.append(f"{'all runs' if len(its) == len(runs) > 1 else ', '.join(its)}: {what}")
+    return told
