@@ -129,12 +129,16 @@ def embeddings_of_all(count: int) -> torch.Tensor:
     return embed(run.model, run.views.exam.images.subset(range(count)), None, run.device, batch=4)
 
 
-def synced_activation() -> torch.Tensor:
+def synced_activation(dtypes: tuple[torch.dtype, ...]) -> list[torch.Tensor]:
     """A batch norm of timm that contains its activation, synchronised where there are ranks, on this rank's rows."""
     from timm.layers import BatchNormAct2d
 
     from isosphere.train.distributed import synchronise_batch_norm
 
     images = torch.arange(64.0, dtype=torch.float64).sin().view(8, 2, 2, 2)
-    mine = images.chunk(dist.get_world_size())[dist.get_rank()] if dist.is_initialized() else images
-    return synchronise_batch_norm(nn.Sequential(BatchNormAct2d(2)).double())(mine).detach()
+    mine, found = images.chunk(dist.get_world_size())[dist.get_rank()] if dist.is_initialized() else images, []
+    for dtype in dtypes:
+        weights = torch.float64 if dtype == torch.float64 else torch.float32
+        module = synchronise_batch_norm(nn.Sequential(BatchNormAct2d(2)).to(weights))
+        found.append(module(mine.to(dtype)).detach())
+    return found

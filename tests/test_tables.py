@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from rich.console import Console
+from scipy import stats
 
 from isosphere.recipes import find, options
 from isosphere.recipes.tables import printed
@@ -89,6 +90,34 @@ def test_pooled_difference_against_a_loop():
             drawn.append(np.mean([values[cell, "sec", seed] - values[cell, "none", seed] for seed in seeds]))
         totals.append(np.mean(drawn))
     assert (found.low, found.high) == pytest.approx(tuple(np.quantile(totals, (0.025, 0.975))), abs=0.03)
+
+
+def covered(cells: int, seeds: int, times: int = 300) -> float:
+    """How often the interval holds the true difference, 0, where cells differ as much as seeds do."""
+    generator, held = np.random.default_rng(2), 0
+    for _ in range(times):
+        values = generator.normal(size=(cells, 1)) * (cells > 1) + generator.normal(size=(cells, seeds))
+        records = [record(str(c), "sec", s, float(values[c, s])) for c in range(cells) for s in range(seeds)]
+        records += [record(str(c), "none", s, 0.0) for c in range(cells) for s in range(seeds)]
+        found = pooled(records, "recall@1", "sec", "none", resamples=1000)
+        held += found.low <= 0 <= found.high
+    return held / times
+
+
+def test_how_often_the_interval_holds_the_truth():
+    """Of one cell as often as it says; of a few less often, which docs/results.md tells."""
+    assert covered(1, 3) == pytest.approx(0.95, abs=0.03)
+    assert covered(4, 3) == pytest.approx(0.86, abs=0.04)
+    assert covered(8, 3) == pytest.approx(0.91, abs=0.03)
+
+
+def test_the_interval_of_one_cell_is_students():
+    differences = [0.1, 0.4, 0.2]
+    records = [record("a", "sec", seed, 0.3 + more) for seed, more in enumerate(differences)]
+    records += [record("a", "none", seed, 0.3) for seed in range(3)]
+    found = pooled(records, "recall@1", "sec", "none")
+    wanted = stats.ttest_1samp(differences, 0).confidence_interval()
+    assert (found.low, found.high) == pytest.approx(tuple(wanted))
 
 
 def test_only_pairs_of_one_cell_and_seed_count():

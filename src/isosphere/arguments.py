@@ -7,6 +7,7 @@ from pathlib import Path
 
 from isosphere.recipes import RECIPES, find, options, schema
 
+NAMESAKES = ("data.size", "data.scale", "data.seed", "data.per_class")  # of other groups' fields
 LISTS = ("--seeds", "--losses", "--arms", "--images")  # options that take several values
 
 
@@ -87,10 +88,11 @@ def read_recipe(run: Path) -> schema.Recipe:
 
 def results_suffix(marks: list[str], changes: dict[str, str], tuned_by: Path | None) -> str:
     """What tells a table's results file from others: another experiment's runs are not seeds of this one."""
-    told = marks + [f"{key.split('.')[-1]}={value}" for key, value in sorted(changes.items())]
+    names = {key: key if key in NAMESAKES else key.split(".")[-1] for key in sorted(changes)}
+    told = marks + [f"{name}={changes[key]}" for key, name in names.items()]
     told += [f"tuned-by={tuned_by.stem}"] if tuned_by else []
     suffix = "".join(f"_{mark}".replace("/", "-") for mark in told)
-    if len(suffix) <= 60:
+    if len(suffix) <= 80:
         return suffix
     marks = marks + ["tuned-by"] * bool(tuned_by) + [hashlib.sha256(suffix.encode()).hexdigest()[:8]]
     return "".join(f"_{mark}" for mark in marks)  # the rest is too long for a file's name

@@ -29,6 +29,7 @@ PAPER = {"agedb30": "agedb_30", "cfpfp": "cfp_fp", "top1": "probe_top1", "top5":
 PRIMARY = ("recall@1", "map@r", "accuracy", "probe_top1")  # of which differences are told, and more of faces
 WATCHED = ("recall@1", "accuracy", "knn")  # of which the course is told: no probe is trained on the way
 ENOUGH = 3  # pairs of runs, to tell an interval
+INTERVAL = f"95 % interval (bootstrap over cells and seeds; of one cell Student's t; from {ENOUGH} pairs on)"
 Records = list[dict[str, Any]]  # each with cell, arm, seed and last
 
 
@@ -242,7 +243,8 @@ class Difference:
 def pooled(records: Records, metric: str, arm: str, than: str, resamples: int = 10_000) -> Difference | None:
     """The paired difference by seed within each cell, pooled over cells; None where no pair exists.
 
-    The interval is a bootstrap that draws cells and, within each, seeds, both with replacement; none of fewer than
+    The interval of several cells is a bootstrap that draws cells and, within each, seeds, both with replacement; that
+    of one cell is Student's, as drawing from three differences would give just their range. There is none of fewer than
     three pairs.
     """
     values = {(r["cell"], r["arm"], r["seed"]): r["last"][metric] for r in records if metric in r["last"]}
@@ -255,6 +257,12 @@ def pooled(records: Records, metric: str, arm: str, than: str, resamples: int = 
     mean = float(np.mean([np.mean(found) for found in cells.values()]))
     if sum(map(len, cells.values())) < ENOUGH:
         return Difference(arm, than, cells, mean, None, None)
+    if len(cells) == 1:
+        from scipy import special  # slow to import
+
+        (found,) = cells.values()
+        reach = float(special.stdtrit(len(found) - 1, 0.975) * np.std(found, ddof=1) / len(found) ** 0.5)
+        return Difference(arm, than, cells, mean, mean - reach, mean + reach)
     generator = np.random.default_rng(0)
     drawn = np.stack(
         [generator.choice(found, (resamples, len(cells), len(found))).mean(2) for found in cells.values()], axis=2
@@ -271,8 +279,7 @@ def differences_table(records: Records, where: str = "") -> Table:
     pairs = [(arm, "none") for arm in arms if arm != "none"]
     if {"sec", "sec-relative"} <= set(arms):
         pairs.append(("sec-relative", "sec"))
-    title = "paired differences in points: mean over cells, 95 % bootstrap interval over cells and seeds"
-    title += f" (from {ENOUGH} pairs on)"
+    title = f"paired differences in points: mean over cells, {INTERVAL}"
     title += f"; {escape(where)}" if where else ""
     table = Table("difference", "metric", "mean", "interval", "cells above 0", "pairs", title=title, box=box.SIMPLE)
     for arm, than in pairs:

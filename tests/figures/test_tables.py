@@ -152,6 +152,11 @@ def test_trials_are_drawn_from_trials_alone(make_results, recipe_dict, tmp_path)
         "N-pair",
     ):
         assert word in text
+    assert " steps" not in text, "all are as long"
+    longer = recipe_dict("cub200-npair-sec", constraint_eta=0.5, data_held_out=20, loop_steps=3200)
+    both = make_results(trials=[*records, ("c", "sec", longer, {"map@r": 0.9})], name="both.json")
+    text = ablations.trials([both], tmp_path / "t")[1].read_text()
+    assert "SEC, η 0.5, weight decay 0.0025, 3200 steps" in text and "no constraint, weight decay 0.0025<" in text
     tested = make_results(trials=[("c", "sec", recipe_dict("cub200-npair-sec"), {"map@r": 0.5})], name="tested.json")
     with pytest.raises(ValueError, match="c sec seed 0 is no trial: it was measured on test images"):
         ablations.trials([path, tested], tmp_path / "t")
@@ -207,7 +212,7 @@ def test_one_pair_of_runs_has_no_interval(make_run, tmp_path):
     result["last"]["recall@1"] += 0.015
     (runs[1] / "result.json").write_text(json.dumps(result))
     text = differences.differences(runs, tmp_path / "f")[1].read_text()
-    assert ">SEC: +1.5<" in text and "bootstrap" not in text and "mean over cells" in text
+    assert ">SEC: +1.5<" in text and "95 % interval" not in text and "mean over cells" in text
 
 
 def test_runs_of_another_task_are_compared_by_its_headline(make_results, recipe_dict, tmp_path):

@@ -6,7 +6,15 @@ from torch import Tensor, nn
 
 import references
 from isosphere.losses import classes
-from isosphere.losses.margins import ArcFace, CosFace, CosineClassifier, LinearClassifier, NormFace, SphereFace
+from isosphere.losses.margins import (
+    ArcFace,
+    CosFace,
+    CosineClassifier,
+    LinearClassifier,
+    NormFace,
+    ProxyAnchorLoss,
+    SphereFace,
+)
 
 MARGINS = {"normface": NormFace(), "cosface": CosFace(0.35), "arcface": ArcFace(0.45), "sphereface": SphereFace(3)}
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -199,13 +207,15 @@ def test_a_thousand_steps_in_half_precision(half: torch.dtype, products: torch.d
     assert all(p.isfinite().all() and p.dtype == torch.float32 for p in head.parameters())
 
 
-@pytest.mark.parametrize("make", [lambda: CosineClassifier(4, 3), lambda: LinearClassifier(4, 3)])
-def test_class_weights_stay_float32(make) -> None:
-    head = make()
-    before = head.weights.detach().clone()
+@pytest.mark.parametrize("kind", [CosineClassifier, LinearClassifier, ProxyAnchorLoss])
+def test_class_weights_stay_float32(kind) -> None:
+    head = kind(4, 3)
+    (weights,) = head.parameters()
+    before = weights.detach().clone()
     for change in ("half", "bfloat16"):
-        assert getattr(head, change)() is head and torch.equal(head.weights, before)
-    assert head.double().weights.dtype == torch.float64
+        assert getattr(head, change)() is head and torch.equal(weights, before)
+    head.double()
+    assert weights.dtype == torch.float64
 
 
 @needs_gpu

@@ -163,6 +163,16 @@ def test_an_empty_batch_leaves_the_running_mean_alone():
     assert float(sec.running_radius) == before
 
 
+@pytest.mark.parametrize("radius", ["ema", "initial"])
+def test_a_batch_of_zeros_is_no_beginning(radius):
+    sec = SEC(radius=radius, relative=True)
+    assert sec(torch.zeros(4, 6)) == 0
+    batch = some_embeddings().detach()
+    first = float(batch.norm(dim=1).mean())
+    assert float(sec(batch)) == pytest.approx(transcribed(batch, first, True))
+    assert float(sec.running_radius) == pytest.approx(first)
+
+
 def test_a_relative_penalty_at_radius_zero_shows():
     embeddings = torch.tensor([[0.0, 0.0], [3.0, 4.0]])
     assert functional.norm_penalty(embeddings, torch.tensor(0.0), relative=True).isinf()

@@ -1,6 +1,7 @@
 """Class weights on two gloo ranks against one process: values, gradients, clipping, checkpoints; and drawn classes."""
 
 import copy
+import pickle
 from typing import Any
 
 import pytest
@@ -21,6 +22,12 @@ CLASSES, DIM, LIMIT = 7, 5, 0.5
 GENERATOR = torch.Generator().manual_seed(5)
 IMAGES = torch.randn(8, 6, dtype=torch.float64, generator=GENERATOR)
 LABELS = torch.tensor([0, 6, 3, 3, 2, 4, 6, 1])
+
+
+def test_a_copy_is_sharded_too():
+    head = ShardedClassifier(DIM, CLASSES)
+    for copied in (copy.deepcopy(head), pickle.loads(pickle.dumps(head))):
+        assert copied.weights is not head.weights and copied.weights.shard == head.weights.shard == (0, CLASSES)
 
 
 def mine(values: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from isosphere.metrics import knn_accuracy, linear_probe, neighbours, probe
 
@@ -233,11 +234,35 @@ def test_a_collapsed_model_votes_for_the_largest_class():
 def test_knn_withstands_a_small_temperature_and_holds_no_more_than_a_block(monkeypatch):
     data = blobs(noise=1.0, dtype=torch.float32)
     assert knn_accuracy(*data, k=20, temperature=1e-4)["top1"] == knn_accuracy(*data, k=1)["top1"]
-    monkeypatch.setattr(neighbours, "BLOCK_BYTES", {"cpu": 5 * 300 * 4 * 10})
+    monkeypatch.setattr(neighbours, "BLOCK_BYTES", {"cpu": 10 * 300 * 4 * 10})
     sizes, plain = [], probe.sphere.products
     monkeypatch.setattr(probe.sphere, "products", lambda a, b: sizes.append(len(a)) or plain(a, b))
     knn_accuracy(*data, k=20)
     assert set(sizes) == {10}
+
+
+class Largest(TorchDispatchMode):
+    """The most numbers that a tensor made meanwhile holds."""
+
+    numbers = 0
+
+    def __torch_dispatch__(self, function, types, given=(), named=None):
+        made = function(*given, **(named or {}))
+        for one in made if isinstance(made, tuple | list) else (made,):
+            self.numbers = max(self.numbers, one.numel() if isinstance(one, torch.Tensor) else 0)
+        return made
+
+
+def test_many_classes_take_no_more_memory(monkeypatch):
+    """A row for each training image and a column for each class would be 250,000 numbers, classes squared as many."""
+    monkeypatch.setattr(neighbours, "BLOCK_BYTES", {"cpu": 10 * 500 * 4 * 20})
+    generator = torch.Generator().manual_seed(0)
+    train, test = (torch.randn(size, 4, generator=generator) for size in (500, 60))
+    with Largest() as knn:
+        knn_accuracy(train, torch.arange(500), test, torch.arange(60), k=5)
+    with Largest() as linear:
+        linear_probe(train, torch.arange(500), test, torch.arange(60), lrs=(1.0,), epochs=1, batch=20)
+    assert knn.numbers == 20 * 500 and linear.numbers <= 60 * 500
 
 
 def test_labels_may_be_words():

@@ -66,9 +66,11 @@ def test_a_plain_ddp_loop_with_gather_and_sync():
 
 
 def test_synchronised_batch_norm_keeps_an_activation_inside_it():
-    wanted = ranks.synced_activation()
-    assert wanted.min() == 0, "there is an activation at all"
-    torch.testing.assert_close(torch.cat(ranks.on_ranks(2, ranks.synced_activation)), wanted)
+    dtypes = torch.float64, torch.float32, torch.bfloat16
+    both = zip(*ranks.on_ranks(2, ranks.synced_activation, dtypes), strict=True)
+    for dtype, wanted, found in zip(dtypes, ranks.synced_activation(dtypes), both, strict=True):
+        assert wanted.min() == 0 and wanted.dtype == dtype, "there is an activation at all"
+        torch.testing.assert_close(torch.cat(found), wanted)
 
 
 def test_without_sync_the_radius_would_be_another():

@@ -67,9 +67,15 @@ def test_runs_in_one_process_give_their_memory_back(tmp_path):
     assert held[3] < 1.1 * held[1]
 
 
-@pytest.mark.parametrize("loss", ["Triplet", "SemiHard", "MultiSimilarity", "ArcFace"])
-def test_a_deterministic_run_resumes_bit_for_bit(loss, tmp_path, monkeypatch):
-    recipe = tiny_recipe("rendered-sec-ema", {"loss": loss, "loop.deterministic": "true"})
+DROPOUT = {"model.head": "dropout_fc_bn", "loop.compile": "true"}
+
+
+@pytest.mark.parametrize(
+    ("loss", "changes"),
+    [("Triplet", {}), ("SemiHard", {}), ("MultiSimilarity", {}), ("ArcFace", {}), ("ArcFace", DROPOUT)],
+)
+def test_a_deterministic_run_resumes_bit_for_bit(loss, changes, tmp_path, monkeypatch):
+    recipe = tiny_recipe("rendered-sec-ema", {"loss": loss, "loop.deterministic": "true"} | changes)
     loop.fit(recipe, tmp_path / "whole", "cuda")
     with monkeypatch.context() as patch, pytest.raises(loop.Interrupted):
         patch.setattr(loop, "_asked_to_stop", lambda run, caught: run.step == 11)

@@ -10,14 +10,16 @@ import pytest
 import torch
 
 from commands import command
+from isosphere.arguments import NAMESAKES, results_suffix
 from isosphere.data import cifar
-from isosphere.recipes import options, override, tables
+from isosphere.recipes import RECIPES, options, override, tables
 from isosphere.recipes.tables import Asked, cells, finalists, trials
 from isosphere.train import loop, reproduce
 from isosphere.train.views import build_views
 from small_cifar import write_cifar10
 
 TRAIN, TEST = 100, 20
+FIELDS = {key for recipe in RECIPES.values() for key, *_ in options.describe(recipe)}
 TINY = {
     "model.backbone": "small_cnn", "model.dim": "8", "batches.size": "30", "optimiser.lr": "0.01", "loop.steps": "1",
     "loop.workers": "0", "loop.log_every": "1", "loop.save_every": "0", "loop.save_embeddings": "false",
@@ -97,10 +99,13 @@ def test_arms_are_tuned_on_training_images_and_measured_on_test_images(cifar10, 
 
 
 def test_the_two_best_of_an_arm_are_tried_again_at_full_length(cifar10, tmp_path, monkeypatch):
-    """What is best after a short trial need not be after a long one: the long one decides, for other networks, too."""
+    """What is best after a short trial need not be after a long one: the long one decides, for other networks, too.
+
+    A trial counts by the rate of the probe that suits it.
+    """
     monkeypatch.setitem(tables.TUNINGS, "cifar10", replace(tables.UNSEEN_IMAGES, steps=1, whole=2))
     ((cell, arms),) = cells("table5", Asked(arms=("none",))).items()
-    recipe = override(arms["none"], TINY | {"data.root": str(cifar10), "loop.steps": "2"})
+    recipe = override(arms["none"], TINY | {"data.root": str(cifar10), "loop.steps": "2", "loop.save_every": "1"})
     short = trials("none", recipe)
     made, real = [], reproduce.Runner.run
 
@@ -109,7 +114,7 @@ def test_the_two_best_of_an_arm_are_tried_again_at_full_length(cifar10, tmp_path
         made.append(recipe)
         number = [trial.optimiser for trial in short].index(recipe.optimiser)
         score = {5: 0.9, 2: 0.8}.get(number, 0.1) if recipe.loop.steps == 1 else {5: 0.3, 2: 0.4}[number]
-        return real(runner, recipe, folder) | {"last": {"probe_top1": score}}
+        return real(runner, recipe, folder) | {"last": {"probe_top1": 0.1, "probe_top1@2": score}}
 
     monkeypatch.setattr(reproduce.Runner, "run", scored)
     file = tmp_path / "results" / "table5_cifar10.json"
@@ -117,6 +122,7 @@ def test_the_two_best_of_an_arm_are_tried_again_at_full_length(cifar10, tmp_path
     (final,) = reproduce.reproduce(chosen, (0,), True, held, tmp_path / "runs", "cpu")
     lengths = [(trial.loop.steps, trial.data.held_out, trial.seed) for trial in made]
     assert lengths == [(1, 0.1, 100)] * 10 + [(2, 0.1, 100)] * 2 + [(2, 0, 0)]
+    assert [trial.loop.save_every for trial in made] == [0] * 10 + [1] * 3, "what is long can be taken up again"
     assert [trial.optimiser for trial in made[10:12]] == [short[5].optimiser, short[2].optimiser]
     assert options.from_dict(type(recipe), final["recipe"]).optimiser == short[2].optimiser
     assert [len(record["norms"]) for record in held.records["trials"]] == [3] * 10 + [6] * 2, "they were trained"
@@ -186,6 +192,27 @@ def test_tuning_and_backbone_stand_in_the_name_of_the_results(tmp_path, capsys, 
     ]
     backbones = [{recipe.model.backbone for recipe in chosen["simclr-cifar10"].values()} for chosen, *_ in asked[:2]]
     assert backbones == [{"resnet50_cifar"}, {"resnet18_cifar"}]
+
+
+def test_fields_of_one_name_are_other_results():
+    names = [results_suffix([], {key: "8"}, None) for key in ("batches.size", "data.size", "loss.scale", "data.scale")]
+    assert names == ["_size=8", "_data.size=8", "_scale=8", "_data.scale=8"]
+    short = {field: sum(field == other.split(".")[-1] for other in FIELDS) for field in
+             (key.split(".")[-1] for key in FIELDS if key not in NAMESAKES)}  # fmt: skip
+    shared = {field for field, count in short.items() if count > 1} - {"kind"}
+    assert shared == {key.split(".")[-1] for key in NAMESAKES}, "no others are shared"
+
+
+def test_what_another_process_added_meanwhile_is_kept(tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "metrics.jsonl").write_text("")
+    file = tmp_path / "results" / "t.json"
+    one, other = reproduce.Results(file), reproduce.Results(file)
+    for place, (results, seed) in enumerate(((one, 0), (other, 1), (one, 2))):
+        recipe = options.to_dict(override(cells("table5", Asked())["simclr-cifar10"]["none"], {"seed": str(seed)}))
+        results.add("runs", tmp_path / "run", {"recipe": recipe, "last": {}}, cell="c", arm="none")
+        assert len(json.loads(file.read_text())["runs"]) == place + 1
+    assert [path.name for path in file.parent.iterdir()] == ["t.json"]
 
 
 def test_settings_are_taken_from_the_trials_of_another_network(cifar10, tmp_path, capsys, monkeypatch):

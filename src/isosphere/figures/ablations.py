@@ -135,7 +135,7 @@ def trials(runs: list[Path], out: Path, metric: str = "") -> list[Path]:
         if not record.recipe["data"].get("held_out"):
             told = "is no trial: it was measured on test images, on which nothing may be chosen"
             raise ValueError(f"{record.name} {told}; a trial has data.held_out")
-    scores = {TUNINGS[record.recipe["data"]["name"]].score for record in records}
+    scores = {TUNINGS[record.recipe["data"]["name"]].scores[0] for record in records}
     if not metric and len(scores) > 1:
         raise ValueError(f"these trials are judged by {' and '.join(sorted(scores))}: choose one with --metric")
     metric = metric or scores.pop()
@@ -150,14 +150,16 @@ def trials(runs: list[Path], out: Path, metric: str = "") -> list[Path]:
                 own = [record for record in its if words.arm(record.recipe) == arm]
                 colour = style.ARM_COLOURS.get(arm, style.BLACK)
                 kinds = sorted(set(map(_forces, own)))
-                decays = len({decay for _, decay in kinds}) > 1
-                for number, (eta, decay) in enumerate(kinds):
-                    chosen = [record for record in own if _forces(record) == (eta, decay)]
-                    signs = [f"η {eta:g}"] * (arm != "none") + [f"weight decay {decay:.2g}"] * (decays or arm == "none")
+                lengths, decays = ({kind[place] for kind in kinds} for place in (0, 2))
+                for number, (length, eta, decay) in enumerate(kinds):
+                    chosen = [record for record in own if _forces(record) == (length, eta, decay)]
+                    signs = [f"η {eta:g}"] * (arm != "none")
+                    signs += [f"weight decay {decay:.2g}"] * (len(decays) > 1 or arm == "none")
+                    signs += [f"{length} {own[0].recipe['loop']['unit']}"] * (len(lengths) > 1)
                     told = ", ".join([words.arm_words(arm), *signs])
                     line = style.LINES[number % len(style.LINES)]
                     means_and_seeds(panel, points(chosen, metric, "rate"), colour, line, told)
-                best = max(own, key=lambda record: record.last.get(metric, -1.0))
+                best = max(own, key=lambda record: (_forces(record)[0], record.last.get(metric, -1.0)))
                 if metric in best.last:
                     place = words.rate(best.recipe), 100 * best.last[metric]
                     panel.plot(*place, "*", color=colour, markersize=11, markeredgecolor="white")
@@ -171,9 +173,10 @@ def trials(runs: list[Path], out: Path, metric: str = "") -> list[Path]:
     return style.files(out)
 
 
-def _forces(record: Record) -> tuple[float, float]:
-    """What is tuned beside the learning rate: eta, and weight decay."""
-    return record.recipe["constraint"]["eta"], record.recipe["optimiser"]["weight_decay"]
+def _forces(record: Record) -> tuple[int, float, float]:
+    """How long a trial is, and what is tuned beside the learning rate: eta, and weight decay."""
+    recipe = record.recipe
+    return recipe["loop"]["steps"], recipe["constraint"]["eta"], recipe["optimiser"]["weight_decay"]
 
 
 def means_and_seeds(panel: "Axes", its: Points, colour: str, line: str, label: str) -> None:

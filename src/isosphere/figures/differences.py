@@ -50,7 +50,7 @@ def differences(runs: list[Path], out: Path, metric: str = "", than: str = "none
                 if seeds:
                     panel.plot(np.mean(seeds), row, "|", color=colour, markersize=12, markeredgewidth=2, label="mean")
             error = None if its.low is None else [[its.mean - its.low], [its.high - its.mean]]
-            told = "mean over cells" + ", 95 % bootstrap interval" * (its.low is not None)
+            told = "mean over cells" + ", 95 % interval" * (its.low is not None)
             panel.errorbar(
                 its.mean, len(cells), xerr=error, fmt="D", color=style.BLACK, markersize=6, capsize=4, label=told
             )

@@ -150,10 +150,11 @@ def class_weights(dim: int, classes: int, part: slice = slice(None)) -> nn.Param
 
 def keep_float32(self: nn.Module, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> nn.Module:
     """`_apply` of a head: `.half()` leaves its weights be, as small steps round away in halves and norms overflow."""
-    before = self.weights.data
+    before = {name: weights.data for name, weights in self.named_parameters(recurse=False)}
     nn.Module._apply(self, fn, recurse)
-    if self.weights.dtype in (torch.float16, torch.bfloat16):
-        self.weights.data = before.to(self.weights.device)
+    for name, weights in self.named_parameters(recurse=False):
+        if weights.dtype in (torch.float16, torch.bfloat16):
+            weights.data = before[name].to(weights.device)
     return self
 
 
@@ -223,6 +224,8 @@ class ProxyAnchorLoss(nn.Module):
 
     def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
         return proxy_anchor(embeddings, labels, self.proxies, self.margin, self.scale)
+
+    _apply = keep_float32
 
     def extra_repr(self) -> str:
         shape = f"dim={self.proxies.shape[1]}, classes={len(self.proxies)}"

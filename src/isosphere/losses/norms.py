@@ -153,11 +153,12 @@ class SEC(nn.Module):
         mean = self._mean_norm(embeddings, updating)
         running = self.running_radius.to(mean.dtype)
         rho = self.rho if self.radius == "ema" else 0.0
-        updated = torch.where(running.isnan(), mean, torch.lerp(running, mean, rho))
+        first = torch.where(mean > 0, mean, running)  # a batch of zeros is no beginning
+        updated = torch.where(running.isnan(), first, torch.lerp(running, mean, rho))
         updated = torch.where(mean.isfinite(), updated, running)
         if updating:
             self.running_radius.copy_(updated)
-            return updated
+            running = updated
         return torch.where(running.isnan(), mean, running)
 
     def _mean_norm(self, embeddings: Tensor, over_ranks: bool) -> Tensor:

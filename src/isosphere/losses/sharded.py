@@ -73,6 +73,10 @@ class ShardedClassifier(nn.Module):
 
     _apply = keep_float32
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self.weights.shard = (self.first, self.classes)  # which neither a deep copy nor a pickle keeps
+
     def extra_repr(self) -> str:
         held = f"dim={self.weights.shape[1]}, classes={len(self.weights)} of {self.classes} from {self.first}"
         return f"{held}, margin={self.margin}, scale={self.scale}, rate={self.rate}"

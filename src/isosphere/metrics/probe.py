@@ -94,19 +94,22 @@ def knn_accuracy(
     if not temperature > 0:
         raise ValueError(f"temperature must be positive, not {temperature}")
     train, test = directions(train), directions(test)
-    members = torch.eye(classes, dtype=train.dtype, device=train.device)[targets].T  # (C, N)
-    step = block_rows(len(train) * 5 * train.element_size(), train.device)
+    step = block_rows(len(train) * 10 * train.element_size(), train.device)
     right = torch.zeros(1, 2, dtype=torch.int64, device=train.device)
     for part, labels in zip(test.split(step), truth.split(step), strict=True):
         cosines = sphere.products(part, train)  # (B, N)
         nearest = cosines.topk(k).values
-        last = nearest[:, -1:]
-        closer, tied = cosines > last, cosines == last
-        share = (k - closer.sum(1)).to(train.dtype) / tied.sum(1)  # of each that ties for the last places
+        first, last = nearest[:, 0], nearest[:, -1]
+        closer, tied = (compare(cosines, last[:, None]).sum(1) for compare in (torch.gt, torch.eq))
+        share = (k - closer).to(train.dtype) / tied  # of each that ties for the last places
+        rows, columns = (cosines >= last[:, None]).nonzero(as_tuple=True)
+        found = cosines[rows, columns]
         # Relative to the nearest, so that no temperature is too small for the exponential.
-        weights = cosines.sub(nearest[:, :1]).div_(temperature).exp_()
-        weights.mul_(closer + tied * share[:, None])
-        right += _right(sphere.products(weights, members)[:, None], labels)
+        weights = found.sub(first[rows]).div_(temperature).exp_()
+        weights *= torch.where(found > last[rows], 1, share[rows])
+        votes = train.new_zeros(len(part), classes)
+        votes.index_put_((rows, targets[columns]), weights, accumulate=True)  # in a fixed order on a GPU, too
+        right += _right(votes[:, None], labels)
     top1, top5 = (right[0].double() / len(test)).tolist()
     return {"top1": top1, "top5": top5}
 
@@ -122,7 +125,7 @@ class _Classifiers:
         self.weight = features.new_zeros(count * classes, features.shape[1])
         self.bias, self.rates = (features.new_zeros(count * classes) for _ in range(2))
         self.weight_velocity, self.bias_velocity = torch.zeros_like(self.weight), torch.zeros_like(self.bias)
-        self.one_hot = torch.eye(classes, dtype=features.dtype, device=features.device)
+        self.classes = torch.arange(classes, device=features.device)
 
     def logits(self, features: Tensor) -> Tensor:
         """(B, D) -> (B, L, C)."""
@@ -131,7 +134,8 @@ class _Classifiers:
     def step(self, features: Tensor, targets: Tensor) -> None:
         """SGD as torch.optim has it: v = momentum v + g + weight_decay w, w -= lr v; (B, D), (B,)."""
         # Cross-entropy's gradient by the logits: (softmax - one-hot) / B.
-        slopes = (self.logits(features).softmax(2) - self.one_hot[targets][:, None]).flatten(1) / len(features)
+        slopes = self.logits(features).softmax(2) - (targets[:, None] == self.classes)[:, None].to(features.dtype)
+        slopes = slopes.flatten(1) / len(features)
         self.weight_velocity.addmm_(slopes.T, features, beta=self.momentum)
         self.bias_velocity.mul_(self.momentum).add_(slopes.sum(0))
         if self.weight_decay:

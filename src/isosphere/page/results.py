@@ -16,7 +16,7 @@ from isosphere.page.recipes import RATES, differing, learned
 from isosphere.page.sources import Results
 from isosphere.page.trials import trials_part
 from isosphere.recipes.tables import printed
-from isosphere.tables import ENOUGH, TELLS, Difference, compared, heading, paper_columns, pooled, spread
+from isosphere.tables import INTERVAL, TELLS, Difference, compared, heading, paper_columns, pooled, spread
 
 
 def results_section(results: Results, place: str, every: Styles) -> str:
@@ -147,8 +147,7 @@ def differences_table(found: dict[str, list[Difference]]) -> str:
         for title, its in found.items() for one in its
     ]  # fmt: skip
     head = ["difference", "metric", "mean", "from", "to", "cells above 0", "pairs"]
-    told = "paired differences in points: mean over cells, 95 % bootstrap interval over cells and seeds"
-    told += f" (from {ENOUGH} pairs on)"
+    told = f"paired differences in points: mean over cells, {INTERVAL}"
     return table(told, head, rows, words=2) if rows else ""
 
 

@@ -23,7 +23,8 @@ class CompiledView:
 class CapturedStep:
     """Replays `update(run, images, labels, progress)`, captured once for fixed shapes; results live till the next call.
 
-    `modules` and `optimiser` are what the update changes: the steps that warm it up are undone in place.
+    `modules` and `optimiser` are what the update changes: the steps that warm it up are undone in place, and
+    random numbers begin again, so that dropout is the same in a run that was resumed.
     """
 
     def __init__(self, update: Update, modules: list[torch.nn.Module], optimiser: torch.optim.Optimizer):
@@ -44,6 +45,7 @@ class CapturedStep:
         self.progress = torch.zeros((), device="cuda")
         before = [{name: value.clone() for name, value in module.state_dict().items()} for module in self.modules]
         moments = {p: {k: v.clone() for k, v in values.items()} for p, values in self.optimiser.state.items()}
+        random = torch.cuda.get_rng_state()
         side = _side_stream(torch.cuda.current_device())
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
@@ -55,6 +57,7 @@ class CapturedStep:
         for parameter, values in self.optimiser.state.items():
             for name, value in values.items():
                 value.copy_(moments[parameter][name]) if parameter in moments else value.zero_()
+        torch.cuda.set_rng_state(random)
         self.optimiser.zero_grad(set_to_none=True)
         self.graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self.graph, stream=side):

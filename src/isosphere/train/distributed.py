@@ -12,6 +12,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from isosphere.losses.sharded import is_sharded
+from isosphere.sphere import raised
 
 
 def world() -> int:
@@ -100,8 +101,8 @@ class SyncedBatchNorm(nn.Module):
         for name in ("running_mean", "running_var", "num_batches_tracked"):
             self.register_buffer(name, getattr(plain, name))
 
-    def forward(self, values: Tensor) -> Tensor:
-        shape = (1, -1) + (1,) * (values.ndim - 2)
+    def forward(self, given: Tensor) -> Tensor:
+        values, shape = raised(given), (1, -1) + (1,) * (given.ndim - 2)  # statistics of halves are of float32
         if not self.training:
             mean, variance = self.running_mean, self.running_var
         else:
@@ -114,7 +115,8 @@ class SyncedBatchNorm(nn.Module):
                 self.running_mean.lerp_(mean, self.momentum)
                 self.running_var.lerp_(variance * count / (count - 1), self.momentum)
         scale = self.weight * torch.rsqrt(variance + self.eps)
-        return self.act(self.drop(values * scale.view(shape) + (self.bias - mean * scale).view(shape)))
+        found = values * scale.view(shape) + (self.bias - mean * scale).view(shape)
+        return self.act(self.drop(found.to(given.dtype)))
 
 
 def synchronise_batch_norm(module: nn.Module) -> nn.Module:

@@ -1,9 +1,12 @@
 """Many runs in one process: data and compilation are paid once, finished runs are skipped, stopped ones resumed."""
 
+import contextlib
+import fcntl
 import hashlib
 import json
+import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -80,12 +83,16 @@ class Results:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.records: dict[str, list[dict[str, Any]]] = {"trials": [], "runs": []}
-        if path.is_file():
-            try:
-                held = json.loads(path.read_text(encoding="utf-8"))
-                self.records = {kind: [r for r in held[kind] if r["recipe"]] for kind in self.records}
-            except (ValueError, KeyError, TypeError) as error:
-                raise ValueError(f"{path} is not a file of results: {error!r}") from error
+        self._read()
+
+    def _read(self) -> None:
+        if not self.path.is_file():
+            return
+        try:
+            held = json.loads(self.path.read_text(encoding="utf-8"))
+            self.records = {kind: [r for r in held[kind] if r["recipe"]] for kind in self.records}
+        except (ValueError, KeyError, TypeError) as error:
+            raise ValueError(f"{self.path} is not a file of results: {error!r}") from error
 
     def find(self, kind: str, recipe: schema.Recipe) -> dict[str, Any] | None:
         """The record of this recipe, if there is one."""
@@ -97,7 +104,10 @@ class Results:
         return [record | {"seed": record["recipe"]["seed"]} for record in self.records["runs"]]
 
     def add(self, kind: str, folder: Path, result: dict[str, Any], **about: Any) -> dict[str, Any]:
-        """Keep a finished run, with the course of its norms, tests and turns, and write the file."""
+        """Keep a finished run, with the course of its norms, tests and turns, and write the file.
+
+        What other processes have added meanwhile is kept.
+        """
         recipe = json.loads(json.dumps(result["recipe"]))
         for group, name in PLACES:
             if recipe[group].get(name):
@@ -108,15 +118,28 @@ class Results:
         record["norms"] = [[line[name] for name in names] for line in lines if line["kind"] == "train"]
         for name, of in (("tests", "test"), ("turns", "turn")):
             record[name] = [{k: v for k, v in line.items() if k != "kind"} for line in lines if line["kind"] == of]
-        if kind == "runs":  # one that was tuned otherwise gives way
-            place = [about[name] for name in about] + [recipe["seed"]]
-            self.records[kind] = [
-                r for r in self.records[kind] if [r[name] for name in about] + [r["recipe"]["seed"]] != place
-            ]
-        self.records[kind].append(record)
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        write_json(self.path, self.records)
+        with _locked(self.path.parent):
+            self._read()
+            if kind == "runs":  # one that was tuned otherwise gives way
+                place = [about[name] for name in about] + [recipe["seed"]]
+                self.records[kind] = [
+                    r for r in self.records[kind] if [r[name] for name in about] + [r["recipe"]["seed"]] != place
+                ]
+            self.records[kind].append(record)
+            write_json(self.path, self.records)
         return record
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """One process at a time."""
+    held = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(held)
 
 
 FREE = (*state.FREE_FIELDS, "loop.compile", "data.allow_missing")
@@ -218,9 +241,12 @@ def _tuned(
         record = _carried(tuned_by, cell, tuned, recipe) if tuned_by else results.find("trials", recipe)
         if record is None:
             place = folder / "trials" / f"{cell}-{tuned}-{digest(recipe)}"
-            light = replace(recipe, loop=replace(recipe.loop, save_every=0, snapshot_every=0, save_embeddings=False))
-            record = results.add("trials", place, _measured(runner, light, place), cell=cell, arm=tuned)
-        return record["last"].get(tuning.score, -1.0)
+            short = recipe.loop.steps <= tuning.steps  # a longer one is saved on its way as a final run is
+            every = 0 if short else recipe.loop.save_every
+            light = replace(recipe.loop, save_every=every, snapshot_every=0, save_embeddings=False)
+            result = _measured(runner, replace(recipe, loop=light), place)
+            record = results.add("trials", place, result, cell=cell, arm=tuned)
+        return tables.score(recipe, record["last"])
 
     ranked = sorted(tables.trials(tuned, arms[tuned]), key=score, reverse=True)
     finalists = sorted(tables.finalists(arms[tuned], ranked), key=score, reverse=True)
