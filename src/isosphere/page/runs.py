@@ -85,7 +85,7 @@ def _state(run: Run) -> str:
 
 def _warnings(runs: Sequence[Run]) -> list[str]:
     """What is to be known of the images, said once of all runs that it is true of."""
-    sets = dict.fromkeys(dataset(run.recipe) for run in runs if run.recipe)
+    sets = dict.fromkeys(dataset(run.recipe) for run in runs if isinstance(run.recipe.get("data"), dict))
     told = [f"the runs are of different images, so their metrics do not compare: {', '.join(sets)}"] * (len(sets) > 1)
     said: dict[str, list[str]] = {}
     for run in runs:
