@@ -670,9 +670,12 @@ def test_what_is_no_source_is_refused_in_a_line(tmp_path):
     (tmp_path / "list.json").write_text("[1]")
     (tmp_path / "none.json").write_text('{"runs": [], "trials": []}')
     out = tmp_path / "page.html"
-    for path, said in (("empty", "not a run folder"), ("list.json", "not a file of results"), ("none.json", "no runs")):
-        with pytest.raises(ValueError, match=said):
+    (tmp_path / "e.npy").write_bytes(b"\x93NUMPY" + bytes(100_000))
+    for path, said in (("empty", "not a run folder"), ("list.json", "not a file of results"), ("none.json", "no runs"),
+                       ("e.npy", "not a file of results .*can't decode byte 0x93")):  # fmt: skip
+        with pytest.raises(ValueError, match=said) as caught:
             write_page([tmp_path / path], out)
+        assert len(str(caught.value)) < 400, "without what the file holds"
     with pytest.raises(FileNotFoundError, match="no such run folder or results file"):
         write_page([tmp_path / "absent"], out)
     with pytest.raises(ValueError, match="name a run folder"):

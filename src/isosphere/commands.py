@@ -50,7 +50,9 @@ def train(
     """
     from isosphere.figures.words import named
     from isosphere.recipes import override, schema
+    from isosphere.recipes.places import bases
     from isosphere.train.loop import fit
+    from isosphere.train.trained import found_again
 
     # The command-line library takes fields to change, which it does not know, for arguments.
     words, changed = split_changes([*filter(None, (what, images)), *context.args])
@@ -59,7 +61,11 @@ def train(
         if words or out is not None:
             told = " ".join(words) or "--out"
             raise ValueError(f"--resume {resume} goes on with that folder's own recipe: leave out {told}")
-        recipe, folder = override(read_recipe(resume), changes), resume
+        recipe, folder, here = read_recipe(resume), resume, Path.cwd()
+        begun, *_ = seen_from = bases(resume)
+        elsewhere = begun.resolve() != here  # then relative paths would begin in another folder
+        recipe = override(found_again(recipe, seen_from) if elsewhere else recipe, changes)
+        recipe = found_again(recipe, [here]) if elsewhere else recipe
     else:
         name, recipe = named(*asked_for(words, changes))
         if out is not None and out.exists():

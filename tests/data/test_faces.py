@@ -312,6 +312,20 @@ def test_packs(tmp_path: Path, monkeypatch) -> None:
     assert pairs.deviation == told and pairs.same.tolist() == same
 
 
+@pytest.mark.parametrize("ones", [40, 9])
+def test_a_sorted_list_has_both_kinds_in_every_fold(tmp_path: Path, ones: int) -> None:
+    for name in ("a", "b"):
+        image(tmp_path / f"{name}.png")
+    lines = [f"a.png b.png {kind}\n" for kind in [1] * ones + [0] * 60]
+    (tmp_path / "mine_pair.txt").write_text("".join(lines))
+    pairs = verification("mine", tmp_path)
+    if ones == 9:  # cannot be in ten folds
+        assert pairs.fold.tolist() == sorted(pairs.fold.tolist())
+    else:
+        assert pairs.fold.tolist() == [place % 10 for place in [*range(40), *range(60)]]
+    assert pairs.same.tolist() == [True] * ones + [False] * 60
+
+
 def test_pairs_of_your_own_have_any_number(tmp_path: Path) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (14, 12, 12, 3), dtype=np.uint8)
     same = [index % 2 == 0 for index in range(7)]

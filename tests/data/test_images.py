@@ -88,9 +88,11 @@ def test_csv_reads_paths_relative_to_itself(folder):
         ("path,label\n", "lists no image"),
         ("path,colour\na/one.JPG,red\n", "columns path,colour; they must be path,label"),
         ("filename,image,label\na/one.JPG,b/one.JPG,x\n", "columns filename,image,label; they must be path,label"),
-        ("path\na/one.JPG\n", "columns path;"),
+        ("path\na/one.JPG\n", "columns 'path'; they must be"),
+        ("path;label\na/one.JPG;x\n", r"columns 'path;label'; they must be path,label\[,split\], with commas between"),
+        ("path,label,split\na/one.JPG,x,val\nb/one.JPG,y,test\n", "splits val, test; there may be one to train and"),
         ("path,label\na/one.JPG\n", "row 2"),
-        ("path,label\na/one.JPG,x,y\n", "row 2"),
+        ("path,label\na/one.JPG,x,y\n", "row 2 has more cells than the columns path,label"),
         ("path,label\na/one.JPG,x\n,y\n", "row 3"),
         ("path,label,label\na/one.JPG,x,y\n", "columns path,label,label;"),
         ("path,label\n\n\na/one.JPG,x\n\n,y\n", "row 6 does not fill"),
@@ -99,6 +101,7 @@ def test_csv_reads_paths_relative_to_itself(folder):
         ("path,label\na/one.JPG,x\na/two.png,x\n\na/one.JPG,x\n", "rows 2 and 5 both list a/one.JPG; list each"),
         ("path,label\na/one.JPG,x\nb/../a/./one.JPG,y\n", "rows 2 and 3 both list b/../a/./one.JPG"),
         ("path,label\na/one.JPG,x\na/gone.png,x\nb/lost.png,y\n", r"2 of 3 files are missing: .*gone\.png, .*lost"),
+        ("path,label\na/gone.png,x\n", "1 of 1 files are missing: .*; paths begin at the folder of the CSV"),
     ],
 )
 def test_csv_errors(folder, text, message):
@@ -107,10 +110,10 @@ def test_csv_errors(folder, text, message):
         ImageSet.csv(folder / "list.csv")
 
 
-def test_csv_header_may_have_spaces(folder):
-    (folder / "list.csv").write_text("path, label ,split\na/one.JPG,x,test\n")
+def test_csv_may_have_spaces(folder):
+    (folder / "list.csv").write_text("path, label ,split\n a/one.JPG,x y, test \na/two.png, x y , test\n")
     images = ImageSet.csv(folder / "list.csv")
-    assert images.classes == ["x"] and images.splits == ["test"]
+    assert images.classes == ["x y"] and images.splits == ["test"] * 2 and len(images) == 2
 
 
 def test_a_csv_that_cannot_be_parsed_is_named(folder):
@@ -134,7 +137,7 @@ def test_an_image_in_place_of_a_csv_is_named(folder):
 
 def test_a_csv_may_have_capitals_other_columns_and_other_words(folder):
     """As pandas and other tools write them: an index without a name, an empty remark."""
-    text = ",Filename,Class,remark,Split\n0,a/one.JPG,x,,Train\n1,b/one.JPG,y,blurred,val\n2,c/one.JPG,y,,validation\n"
+    text = ",Filename,Class,remark,Split\n0,a/one.JPG,x,,Train\n1,b/one.JPG,y,blurred,val\n2,c/one.JPG,y,,VAL\n"
     (folder / "list.csv").write_text(text)
     images = ImageSet.csv(folder / "list.csv")
     assert images.classes == ["x", "y"] and images.splits == ["train", "test", "test"]
@@ -155,6 +158,8 @@ def test_every_kind_of_file_becomes_rgb(tmp_path):
         "alpha.png": (Image.new("RGBA", (5, 4), (9, 8, 7, 128)), (9, 8, 7)),
         "bit.png": (Image.new("1", (5, 4), 1), (255, 255, 255)),
         "deep.png": (deep, (128, 128, 128)),
+        "deep.tif": (deep, (128, 128, 128)),
+        "deep.pgm": (deep, (128, 128, 128)),
         "print.tif": (Image.new("CMYK", (5, 4), (0, 255, 255, 0)), (255, 0, 0)),
     }
     for name, (image, colour) in kinds.items():
@@ -162,6 +167,13 @@ def test_every_kind_of_file_becomes_rgb(tmp_path):
         pixels = decode(tmp_path / name)
         assert pixels.shape == (3, 4, 5), name
         assert (pixels == torch.tensor(colour, dtype=torch.uint8)[:, None, None]).all(), name
+
+
+@pytest.mark.parametrize("kind", [np.int32, np.float32])
+def test_what_is_white_in_32_bits_is_not_guessed(tmp_path, kind):
+    Image.fromarray(np.full((4, 5), 1, kind)).save(tmp_path / "depth.tif")
+    with pytest.raises(UnreadableImage, match="depth.tif: ValueError: 32 bits a pixel .*; save it with 8 or 16"):
+        decode(tmp_path / "depth.tif")
 
 
 def test_exif_orientation_is_applied(tmp_path):

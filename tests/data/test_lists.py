@@ -42,6 +42,15 @@ def test_other_folders_are_no_split(tmp_path):
         ImageSet.folder(tmp_path / "three")
 
 
+def test_runs_are_no_class(tmp_path):
+    fill(tmp_path, "train/a/1.jpg", "test/b/2.jpg")
+    (tmp_path / "runs" / "one").mkdir(parents=True)
+    with pytest.raises(ValueError, match="3 of 3 class folders .* hold no image: runs, test, train"):
+        ImageSet.folder(tmp_path)
+    (tmp_path / "runs" / "one" / "recipe.json").write_text("{}")
+    assert ImageSet.folder(tmp_path).splits == ["train", "test"]
+
+
 def test_images_that_are_left_out_are_told_once_and_recorded(tmp_path):
     fill(tmp_path, "a/1.jpg", "a/more/2.jpg", "a/more/and/3.PNG", "b/4.jfif", "5.jpg", "b/6.HEIC", "b/7.avif", "8.heic")
     with pytest.warns(UserWarning) as caught:

@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+import os
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -387,9 +388,36 @@ def test_images_that_came_or_went_since_are_noticed_on_resuming(flat, tmp_path, 
     with monkeypatch.context() as patch, pytest.raises(Interrupted):
         patch.setattr(loop, "_asked_to_stop", lambda run, caught: run.step == 3)
         loop.fit(recipe, tmp_path / "run", "cpu")
-    (flat / "more.png").write_bytes(next(flat.glob("*.png")).read_bytes())
+    first = min(flat.glob("*.png"))
+    (flat / "more.png").write_bytes(first.read_bytes())
     with pytest.raises(ValueError, match="there are 21 training images, the checkpoint is of 20"):
         loop.fit(recipe, tmp_path / "run", "cpu", resume=True)
+    first.unlink()
+    with pytest.raises(ValueError, match="the training images have other names than the checkpoint's: put them back"):
+        loop.fit(recipe, tmp_path / "run", "cpu", resume=True)
+    (flat / "more.png").rename(first)
+    loop.fit(recipe, tmp_path / "run", "cpu", resume=True)
+
+
+@pytest.mark.parametrize("told", [False, True])
+def test_a_run_is_resumed_from_any_folder(told, flat, tmp_path, monkeypatch, capsys):
+    """Relative paths begin where the run was trained, those that are given now where one is; also afterwards."""
+    (tmp_path / "else" / "where").mkdir(parents=True)
+    home = flat.parent
+    given = ("train", "simclr-photos-sec", flat.name, "--device", "cpu", *words(PHOTOS | {"loop.steps": "4"}))
+    monkeypatch.chdir(home)
+    assert command(capsys, *given, "--out", tmp_path / "whole")[0] == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "_asked_to_stop", lambda run, caught: run.step == 3)
+        assert command(capsys, *given, "--out", tmp_path / "run")[0] == 143
+    monkeypatch.chdir(tmp_path / "else" / "where")
+    root = ("--data.root", os.path.relpath(flat)) if told else ()
+    code, _, said = command(capsys, "train", "--resume", "../../run", "--device", "cpu", *root)
+    assert code == 0 and result(tmp_path / "run")["last"] == result(tmp_path / "whole")["last"], said
+    for folder in (home, tmp_path):
+        monkeypatch.chdir(folder)
+        code, _, said = command(capsys, "evaluate", tmp_path / "run", "--device", "cpu")
+        assert code == 0, said
 
 
 def test_only_views_of_images_in_memory_are_compiled(cifar10, flat):

@@ -30,10 +30,11 @@ from isosphere.data.images import decode
 from isosphere.metrics.faces import auc, distractors_ahead, identification, norm_and_errors, pair_cosines, wrong_pairs
 from isosphere.metrics.faces import verification as verified
 from isosphere.recipes import find, schema
+from isosphere.recipes.places import bases
 from isosphere.train import exams, frames, loop
 from isosphere.train.evaluate import embed
 from isosphere.train.state import CHECKPOINT
-from isosphere.train.trained import _found_again, embed_shown, load_run, measure_run
+from isosphere.train.trained import embed_shown, found_again, load_run, measure_run
 from isosphere.train.views import build_views, open_images
 
 CPU = torch.device("cpu")
@@ -242,7 +243,7 @@ def test_every_place_of_a_run_is_found_again_from_above_it(tmp_path: Path) -> No
         (tmp_path / name).mkdir()
     here = str(tmp_path / "here.csv")
     data = schema.Faces(root="people", probes="gone.csv", distractors=("singles.csv:0.5", here, "gone.csv:0.5"))
-    found = _found_again(data, run)
+    found = found_again(schema.Recipe(data=data), bases(run)).data
     assert found.root == str(tmp_path / "people") and found.exclude == ""
     assert found.probes == "gone.csv", "it is told as the recipe has it"
     assert found.distractors == (f"{tmp_path / 'singles.csv'}:0.5", here, "gone.csv:0.5")

@@ -264,9 +264,11 @@ def test_a_diverged_run_is_recorded_and_the_table_goes_on(benchmark, tmp_path, m
 
 
 def test_results_that_cannot_be_read_are_named(tmp_path):
-    (tmp_path / "r.json").write_text("[]")
-    with pytest.raises(ValueError, match="r.json is not a file of results"):
-        reproduce.Results(tmp_path / "r.json")
+    for held in (b"[]", b"\x93" + bytes(100_000)):
+        (tmp_path / "r.json").write_bytes(held)
+        with pytest.raises(ValueError, match="r.json is not a file of results") as caught:
+            reproduce.Results(tmp_path / "r.json")
+        assert len(str(caught.value)) < 400, "without what the file holds"
 
 
 @pytest.mark.parametrize("prefix", ["", "paper-"])

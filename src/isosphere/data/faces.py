@@ -127,7 +127,7 @@ def verification(name: str, root: str | Path, allow_missing: bool = False) -> Pa
             raise ValueError(f"{pack}: {deviation}; complete it, or add --data.allow_missing true")
         images = ImageSet.from_pixels(pixels, torch.zeros(len(pixels), dtype=torch.long), [source.title])
         left = torch.arange(0, len(pixels), 2)
-        return Pairs(name, images, left, left + 1, same, _tenths(len(same)), root, WHOLE, deviation)
+        return Pairs(name, images, left, left + 1, same, _mixed_folds(same), root, WHOLE, deviation)
     if listed.is_file():
         files, pairs = _read_list(listed)
     elif source.read is not None and (root / source.mark).exists():
@@ -231,7 +231,7 @@ def _read_list(path: Path) -> tuple[list[Path], list[Pair]]:
     rows = [tuple(part.strip() for part in row if part) for row in _rows(path, "|".join(forms), told)]
     folders = [path.parent, *sorted(folder for folder in path.parent.iterdir() if folder.is_dir())]
     folder = next((folder for folder in folders if (folder / rows[0][0]).is_file()), path.parent)
-    folds = _tenths(len(rows)).tolist()
+    folds = _mixed_folds(torch.tensor([same == "1" for *_, same in rows])).tolist()
     pairs = [Pair(folder / a, folder / b, same == "1", fold) for (a, b, same), fold in zip(rows, folds, strict=True)]
     _refuse_twins(path, pairs)
     return _files(pairs), pairs
@@ -270,6 +270,20 @@ def _tenths(count: int) -> Tensor:
     """Ten folds of consecutive pairs, the first ones longer by one where ten does not divide; long (count,)."""
     parts = torch.arange(count).tensor_split(10)
     return torch.repeat_interleave(torch.arange(10), torch.tensor([len(part) for part in parts]))
+
+
+def _mixed_folds(same: Tensor) -> Tensor:
+    """Ten folds of pairs, bool (P,) -> long (P,): tenths of the list, or what mixes both kinds where that would not.
+
+    A fold of one kind is measured with a threshold that more of the other kind have set. So where there are ten of each
+    and a tenth would be all alike, as in a sorted list, the pairs of each kind are dealt out in turn.
+    """
+    folds = _tenths(len(same))
+    alike = any(len(same[folds == fold].unique()) == 1 for fold in range(10))
+    if alike and min(int(same.sum()), int((~same).sum())) >= 10:
+        for kind in (same, ~same):
+            folds[kind] = torch.arange(int(kind.sum())) % 10
+    return folds
 
 
 def letters(name: str) -> str:

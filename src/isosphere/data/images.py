@@ -34,7 +34,9 @@ def decode(file: str | Path | BinaryIO, name: str = "") -> Tensor:
     """An image file as RGB, uint8 (3, H, W), upright by its EXIF orientation; one in memory is told by `name`."""
     try:
         with Image.open(file) as opened:
-            image = ImageOps.exif_transpose(opened)
+            image, kind = ImageOps.exif_transpose(opened), opened.format
+        if image.mode == "F" or (image.mode == "I" and kind not in ("PNG", "PPM")):  # which have 16 bits at most
+            raise ValueError("32 bits a pixel do not tell what is white; save it with 8 or 16")
         if image.mode.startswith("I"):  # 16-bit grey: PIL's own conversion would clip it to white
             image = Image.fromarray((np.asarray(image).astype(np.int64) >> 8).clip(0, 255).astype(np.uint8))
         if "transparency" in image.info:

@@ -78,12 +78,17 @@ def csv_rows(path: Path) -> Listed:
         raise ValueError(f"{path} is not a CSV in UTF-8 ({error}); give path,label[,split] in UTF-8") from error
     wanted = [name for name in ("path", "label", "split") if name in columns]
     if wanted[:2] != ["path", "label"] or any(columns.count(name) > 1 for name in wanted):
-        raise ValueError(f"{path} has the columns {','.join(told) or '(none)'}; they must be path,label[,split]")
+        found = repr(told[0]) if len(told) == 1 else ",".join(told) or "(none)"
+        repair = "they must be path,label[,split]" + ", with commas between them" * (len(told) == 1)
+        raise ValueError(f"{path} has the columns {found}; {repair}")
     if not rows:
         raise ValueError(f"{path} lists no image")
     lines: dict[str, int] = {}  # of each file
     for line, row in rows:
-        if None in row or not all(row[name] for name in wanted):  # None holds what is beyond the last column
+        if None in row:  # which holds what is beyond the last column
+            raise ValueError(f"{path}: row {line} has more cells than the columns {','.join(told)}")
+        row.update({name: (row[name] or "").strip() for name in wanted})
+        if not all(row[name] for name in wanted):
             raise ValueError(f"{path}: row {line} does not fill the columns {','.join(told)}")
         if row.get("split", "train").lower() not in SIDES:
             raise ValueError(f"{path}: row {line} has the split {row['split']!r}; it must be train or test")
@@ -93,15 +98,19 @@ def csv_rows(path: Path) -> Listed:
     paths = [str(path.parent / row["path"]) for _, row in rows]
     missing = [name for name in paths if not Path(name).is_file()]
     if missing:
-        raise ValueError(f"{path}: {len(missing)} of {len(paths)} files are missing: {some(missing)}")
+        told = f"{len(missing)} of {len(paths)} files are missing: {some(missing)}"
+        raise ValueError(f"{path}: {told}; paths begin at the folder of the CSV")
+    parts = list(dict.fromkeys(row["split"].lower() for _, row in rows)) if "split" in wanted else []
+    if len(parts) > len({SIDES[part] for part in parts}):
+        raise ValueError(f"{path} has the splits {', '.join(parts)}; there may be one to train and one to test")
     labels = [row["label"] for _, row in rows]
     splits = [SIDES[row["split"].lower()] for _, row in rows] if "split" in wanted else None
     return Listed(paths, labels, set(labels), splits)
 
 
 def subfolders(root: Path) -> list[str]:
-    """The folders in a folder, in order of name, without hidden ones and those that macOS leaves in archives."""
-    return ordered(_inside(root)[2])
+    """The folders in a folder, in order of name, without hidden ones, those of macOS's archives and one of our runs."""
+    return ordered(name for name in _inside(root)[2] if name != "runs" or not any(root.glob("runs/*/recipe.json")))
 
 
 def ordered(names: Iterable[str]) -> list[str]:

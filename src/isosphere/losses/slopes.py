@@ -209,6 +209,9 @@ def pair_loss(
         divisor = sum(terms).clamp(min=1) if terms else 1
         gradient = through_directions(raw, unit, gradient)
         # Looked for where the loss is zero, which is rarely, and never where it would synchronise.
-        if reads_values(total) and len(labels) > 1 and total == 0 and len(labels.unique()) == len(labels):
-            warn("all labels of the batch are different, so this loss is 0: it needs several embeddings of a class")
+        if reads_values(total) and len(labels) > 1 and total == 0:
+            if len(labels.unique()) == len(labels):
+                warn("all labels of the batch are different, so this loss is 0: it needs several embeddings of a class")
+            elif len(labels.unique()) == 1:
+                warn("all labels of the batch are the same, so this loss is 0: it needs several classes")
     return attached(total, (raw,), (gradient,), embeddings=embeddings) / divisor

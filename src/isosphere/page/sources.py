@@ -255,7 +255,8 @@ def read_results(path: Path) -> Results:
         held = json.loads(path.read_text(encoding="utf-8"))
         kinds = [[_record(record, path.stem) for record in held.get(kind, [])] for kind in ("runs", "trials")]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{path} is not a file of results of `isosphere reproduce` or of norms: {error!r}") from error
+        told = f"{path} is not a file of results of `isosphere reproduce` or of norms"
+        raise ValueError(f"{told}: {type(error).__name__}: {error}") from error
     if not any(kinds):
         raise ValueError(f"{path} holds no runs")
     return Results(path.stem, *kinds)

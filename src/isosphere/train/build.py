@@ -18,6 +18,9 @@ def build_batches(recipe: schema.Recipe, labels: Tensor) -> ClassBatches | Shuff
     batches, place = recipe.batches, (distributed.rank(), distributed.world())
     if isinstance(batches, schema.Shuffled):
         return ShuffledBatches(len(labels), batches.size, recipe.seed, batches.views, *place)
+    if batches.size == batches.per_class and isinstance(recipe.loss, options.PairLoss):
+        told = f"{type(recipe.loss).__name__} compares classes, and a batch of {batches.size} would be of one"
+        raise ValueError(f"{told}: use --batches.size {2 * batches.per_class} or more")
     return ClassBatches(labels, batches.size, batches.per_class, recipe.seed, *place)
 
 

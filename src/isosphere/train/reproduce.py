@@ -92,7 +92,7 @@ class Results:
             held = json.loads(self.path.read_text(encoding="utf-8"))
             self.records = {kind: [r for r in held[kind] if r["recipe"]] for kind in self.records}
         except (ValueError, KeyError, TypeError) as error:
-            raise ValueError(f"{self.path} is not a file of results: {error!r}") from error
+            raise ValueError(f"{self.path} is not a file of results: {type(error).__name__}: {error}") from error
 
     def find(self, kind: str, recipe: schema.Recipe) -> dict[str, Any] | None:
         """The record of this recipe, if there is one."""

@@ -1,5 +1,6 @@
 """Checkpoints: all that a run needs to go on, written so that a crash at any moment leaves a whole one."""
 
+import hashlib
 import os
 import time
 from pathlib import Path
@@ -88,6 +89,7 @@ def capture(run: "Run") -> dict[str, Any]:
         "seconds": run.seconds + time.monotonic() - run.started,
         "classes": run.views.train.classes,
         "images": len(run.views.train),
+        "names": _names(run.views.train),
         "model": run.model.state_dict(),
         "criterion": sharded.whole_state(run.criterion),
         "constraint": {} if run.constraint is None else run.constraint.state_dict(),
@@ -97,6 +99,14 @@ def capture(run: "Run") -> dict[str, Any]:
     }
 
 
+def _names(images: Any) -> str:
+    """A digest of the images' classes and, if they are files, names, in order: batches are drawn by their numbers."""
+    files = getattr(getattr(images, "images", images), "paths", None) or []  # a pack holds the images it was made of
+    digest = hashlib.sha256(images.labels.cpu().numpy().tobytes())
+    digest.update("\0".join(map(os.path.basename, files)).encode("utf-8", "surrogateescape"))
+    return digest.hexdigest()
+
+
 def restore(run: "Run", saved: dict[str, Any]) -> None:
     """Put a captured state back in place."""
     if saved["classes"] != run.views.train.classes:
@@ -104,6 +114,8 @@ def restore(run: "Run", saved: dict[str, Any]) -> None:
     if saved.get("images", len(run.views.train)) != len(run.views.train):
         told = f"{len(run.views.train)} training images, the checkpoint is of {saved['images']}"
         raise ValueError(f"there are {told}: put back what it was trained on, or begin anew")
+    if saved.get("names", _names(run.views.train)) != _names(run.views.train):
+        raise ValueError("the training images have other names than the checkpoint's: put them back, or begin anew")
     put(run.model, saved["model"])
     put(run.criterion, sharded.own_state(run.criterion, saved["criterion"]))
     if run.constraint is not None:

@@ -52,7 +52,7 @@ def load_run(folder: str | Path, device: str = "auto") -> Trained:
     folder = Path(folder)
     saved = state.load(folder / state.CHECKPOINT)
     recipe = options.from_dict(schema.Recipe, saved["recipe"])
-    recipe = replace(recipe, data=_found_again(recipe.data, folder))
+    recipe = found_again(recipe, bases(folder))
     # The checkpoint holds all weights, so the pretrained file may be gone.
     model = build.build_model(replace(recipe.model, weights=None), recipe.data.size)
     state.put(model, saved["model"])
@@ -61,20 +61,22 @@ def load_run(folder: str | Path, device: str = "auto") -> Trained:
     return Trained(recipe, model.to(chosen).eval(), chosen, saved["classes"], saved.get("images"), stopped)
 
 
-def _found_again(data: schema.Data, folder: Path) -> schema.Data:
-    """The data with relative paths as seen from where the run was trained, or from above it; others stay."""
+def found_again(recipe: schema.Recipe, seen_from: Sequence[Path]) -> schema.Recipe:
+    """The recipe with relative paths as the first of these folders sees them that does; others stay."""
 
     def found(place: str, field: str) -> str:
         path = parse_place(place, field)[0] if field in ("probes", "distractors") else place  # without its share
-        for base in bases(folder) if path else ():
+        for base in seen_from if path else ():
             if (base / path).exists() and not (base / path / "recipe.json").is_file():  # which is a run of that name
                 return f"{(base / path).resolve()}{place[len(path) :]}"
         return place
 
+    data, model = recipe.data, recipe.model
     places = {name: getattr(data, name) for name in state.PLACES if hasattr(data, name)}
     one = {name: found(place, name) for name, place in places.items() if isinstance(place, str)}
     many = {name: tuple(found(place, name) for place in its) for name, its in places.items() if name not in one}
-    return replace(data, **one, **many)
+    weights = model.weights and found(model.weights, "weights")
+    return replace(recipe, data=replace(data, **one, **many), model=replace(model, weights=weights))
 
 
 def measure_run(trained: Trained, root: str | None = None) -> dict[str, Any]:
