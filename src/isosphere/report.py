@@ -102,10 +102,10 @@ def _tensor(path: Path) -> "torch.Tensor":
         told = "is not a plain .npy array of numbers or names (of Python objects: np.asarray(names, dtype=str))"
         raise ValueError(f"{path} {told}") from error
     if not isinstance(array, np.ndarray):
-        raise ValueError(f"{path} holds several arrays: save one as .npy")
+        raise ValueError(f"{path} is an archive, as .npz and .pt are: save one array with np.save")
     if array.dtype.kind in "US":  # class names in place of numbers
         array = np.unique(array, return_inverse=True)[1]
     try:
-        return torch.from_numpy(array)
+        return torch.from_numpy(array.astype(array.dtype.newbyteorder("="), copy=False))
     except TypeError as error:
         raise ValueError(f"{path}: {error}") from error

@@ -110,6 +110,9 @@ def test_bad_weight_files(tmp_path, monkeypatch):
     torch.save({"other.weight": torch.ones(1)} | state, "more.pth")
     with pytest.raises(ValueError, match="1 weights unknown, first other.weight"):
         build_embedder("small_cnn", weights="more.pth")
+    torch.save(state | {"layers.0.weight": state["layers.0.weight"] * torch.nan}, "nan.pth")
+    with pytest.raises(ValueError, match="1 weights not finite, first layers.0.weight"):
+        build_embedder("small_cnn", weights="nan.pth")
     state.pop("layers.0.weight")
     torch.save(state, "less.pth")
     with pytest.raises(ValueError, match="1 weights missing, first layers.0.weight"):

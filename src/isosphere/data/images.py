@@ -217,7 +217,8 @@ def readable_images(image_set: ImageSet, skip_unreadable: bool = False, workers:
     lost = sorted(set(image_set.classes) - set(kept.classes))
     empty = f"; no image is left of {some(lost)}" if lost else ""
     warnings.warn(f"{message}{empty}; going on without them", stacklevel=2)
-    told = f"{len(failures)} of {len(image_set)} images are unreadable, all of {len(lost)} classes among them"
+    told = f"{len(failures)} of {len(image_set)} images are unreadable"
+    told += f", all of {len(lost)} classes among them" if lost else ""
     kept.deviation = "; ".join(filter(None, (image_set.deviation, told)))
     return kept
 

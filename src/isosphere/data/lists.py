@@ -35,7 +35,9 @@ def class_folders(root: Path, may_be_empty: Callable[[str], bool]) -> Listed:
         raise ValueError(f"{root} is not a folder; give a folder that holds one folder of images per class")
     names = subfolders(root)
     if not names:
-        raise ValueError(f"{root} holds no class folder; give a folder that holds one folder of images per class")
+        told = "give a folder that holds one folder of images per class"
+        told += ", or train without classes by the recipe simclr-photos" if _inside(root)[0] else ""
+        raise ValueError(f"{root} holds no class folder; {told}")
     sides = {SIDES.get(name.lower(), name): root / name for name in names}
     given = len(names) == 2 and sides.keys() == {"train", "test"} and all(map(subfolders, sides.values()))
     places = [(side, sides[side]) for side in ("train", "test")] if given else [("", root)]

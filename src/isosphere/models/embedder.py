@@ -188,6 +188,7 @@ def load_backbone(network: nn.Module, path: str, classifier: str) -> None:
         "missing": [key for key in wanted if key not in state and not key.endswith("num_batches_tracked")],
         "unknown": [key for key in state if key not in wanted],
         "of another shape": [key for key in wanted if key in state and wanted[key].shape != state[key].shape],
+        "not finite": [key for key, value in state.items() if not value.isfinite().all()],
     }
     for problem, keys in problems.items():
         if keys:
