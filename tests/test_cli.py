@@ -379,6 +379,17 @@ def test_names_that_are_not_utf8_go_all_the_way(photos, tmp_path):
     isosphere("figure", "gallery", folder, folder=tmp_path)
 
 
+def test_what_a_loss_warns_of_is_a_line_of_ours_and_a_batch_of_one_class_is_refused(photos, tmp_path):
+    words = ("train", "photos", photos, *PHOTOS.split(), "--loss", "Triplet")
+    done = isosphere(*words, "--batches.size", "4", "--batches.per_class", "1", folder=tmp_path)
+    told = {line for line in done.stderr.splitlines() if "all labels" in line}
+    assert told == {
+        "isosphere: all labels of the batch are different, so this loss is 0: it needs several embeddings of a class"
+    }
+    done = isosphere(*words, "--batches.size", "3", "--batches.per_class", "3", folder=tmp_path, code=2)
+    assert "Triplet compares classes, and a batch of 3 would be of one: use --batches.size 6 or more" in done.stderr
+
+
 def test_an_unreadable_image_is_named_and_skipped_only_on_request(photos, tmp_path):
     shutil.copytree(photos, tmp_path / "photos")
     broken = tmp_path / "photos" / "class2" / "1.png"

@@ -113,9 +113,10 @@ def keep_to_stderr() -> None:
 
     rich.reconfigure(stderr=True, quiet=not sys.stderr.isatty())
     others = warnings.showwarning
+    ours = [Path(module).parent for module in (__file__, typer.__file__)]  # losses warn at the line that called us
 
     def show(message: Warning | str, category: type[Warning], filename: str, *where: object) -> None:
-        if Path(filename).is_relative_to(Path(__file__).parent):
+        if any(Path(filename).is_relative_to(folder) for folder in ours):
             if os.environ.get("RANK", "0") == "0":  # all ranks open the same data
                 note(str(message))
         else:
