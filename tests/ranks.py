@@ -31,6 +31,7 @@ def _enter(rank: int, world: int, folder: str, function: Any, arguments: tuple) 
     dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=world)
     torch.save(function(*arguments), Path(folder, f"{rank}.pt"))
     dist.destroy_process_group()
+    os._exit(0)  # gloo's threads may abort a process whose interpreter ends, as in cli.main
 
 
 def our_loop(recipes: list[schema.Recipe]) -> list[dict[str, Any]]:
