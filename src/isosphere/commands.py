@@ -49,10 +49,9 @@ def train(
     Under torchrun the batch is shared by all processes: `torchrun --nproc-per-node 2 -m isosphere train NAME`.
     """
     from isosphere.figures.words import named
-    from isosphere.recipes import override, schema
-    from isosphere.recipes.places import bases
+    from isosphere.recipes import schema
     from isosphere.train.loop import fit
-    from isosphere.train.trained import found_again
+    from isosphere.train.trained import changed_here
 
     # The command-line library takes fields to change, which it does not know, for arguments.
     words, changed = split_changes([*filter(None, (what, images)), *context.args])
@@ -61,11 +60,7 @@ def train(
         if words or out is not None:
             told = " ".join(words) or "--out"
             raise ValueError(f"--resume {resume} goes on with that folder's own recipe: leave out {told}")
-        recipe, folder, here = read_recipe(resume), resume, Path.cwd()
-        begun, *_ = seen_from = bases(resume)
-        elsewhere = begun.resolve() != here  # then relative paths would begin in another folder
-        recipe = override(found_again(recipe, seen_from) if elsewhere else recipe, changes)
-        recipe = found_again(recipe, [here]) if elsewhere else recipe
+        recipe, folder = changed_here(read_recipe(resume), changes, resume), resume
     else:
         name, recipe = named(*asked_for(words, changes))
         if out is not None and out.exists():

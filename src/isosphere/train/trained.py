@@ -79,6 +79,14 @@ def found_again(recipe: schema.Recipe, seen_from: Sequence[Path]) -> schema.Reci
     return replace(recipe, data=replace(data, **one, **many), model=replace(model, weights=weights))
 
 
+def changed_here(recipe: schema.Recipe, changes: dict[str, str], run: Path) -> schema.Recipe:
+    """A run's recipe with fields changed; its paths, and those given now, are absolute if it was trained elsewhere."""
+    begun, *_ = seen_from = bases(run)
+    if begun.resolve() == Path.cwd():
+        return options.override(recipe, changes)
+    return found_again(options.override(found_again(recipe, seen_from), changes), [Path.cwd()])
+
+
 def measure_run(trained: Trained, root: str | None = None) -> dict[str, Any]:
     """A trained run in its own exam, or in retrieval among all classes of a folder or CSV.
 
