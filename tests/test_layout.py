@@ -27,7 +27,7 @@ ALLOWED = {
     "arguments": {"recipes"},
     "report": {"report", "tables", "figures", "sphere", "metrics", "recipes"},
 }
-FREE = {"__init__", "__main__", "cli", "commands"}
+FREE = {"__init__", "__main__", "cli", "commands", "lookups"}
 
 
 def part_of(path: Path) -> str:

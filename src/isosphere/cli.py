@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from isosphere import commands
+from isosphere import commands, lookups
 from isosphere.arguments import note, spread_lists
 
 OVERRIDES = {"allow_extra_args": True, "ignore_unknown_options": True}
@@ -22,11 +22,11 @@ COMMANDS = {
     "reproduce": commands.reproduce,
     "evaluate": commands.evaluate,
     "embed": commands.embed,
-    "inspect": commands.inspect,
-    "figure": commands.figure,
-    "report": commands.report,
-    "recipes": commands.recipes,
-    "datasets": commands.datasets,
+    "inspect": lookups.inspect,
+    "figure": lookups.figure,
+    "report": lookups.report,
+    "recipes": lookups.recipes,
+    "datasets": lookups.datasets,
 }
 
 
