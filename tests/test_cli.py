@@ -110,6 +110,27 @@ def test_embed_leaves_out_what_cannot_be_read_if_asked(trained, photos, tmp_path
     assert "--featurs is not for a trained run, of which this command changes --data.skip_unreadable, " in done.stderr
 
 
+@pytest.mark.parametrize("kind", ["photographs", "characters"])
+def test_other_images_that_cannot_be_read_are_all_named_with_what_helps(kind, trained, photos, tmp_path):
+    """Whatever a run was trained on: its own data may have nothing to skip."""
+    if kind == "characters":
+        trained = tmp_path / "run"
+        isosphere("train", "rendered", "--out", trained, *FIELDS, "--loop.steps", "1", folder=tmp_path)
+    bad = [photos / "class3" / "1.png", photos / "class4" / "2.png"]
+    shutil.copytree(photos, tmp_path / "some")
+    for file in bad:
+        (tmp_path / "some" / file.relative_to(photos)).write_bytes(b"no picture")
+    embedded, measured = ("embed", trained, "some", "--out", "e.npy"), ("evaluate", trained, "--data", "some")
+    for words in (embedded, measured):
+        told = isosphere(*words, folder=tmp_path, code=2).stderr
+        assert "2 of 50 images are unreadable" in told and "class3/1.png" in told and "class4/2.png" in told
+        assert told.endswith("; repair or remove them, or add --data.skip_unreadable true\n")
+        isosphere(*words, "--data.skip_unreadable", "true", folder=tmp_path)
+    kept = [path for path in sorted(photos.glob("*/*.png")) if path not in bad]
+    wanted = load_run(trained, "cpu").embed(kept)  # seen as the run's own images are
+    np.testing.assert_allclose(np.load(tmp_path / "e.npy"), wanted.numpy(), rtol=1e-4, atol=1e-5)
+
+
 def test_resume_goes_on_from_the_folder_alone_and_a_finished_run_stays_as_it_is(trained):
     before = {file.name: file.read_bytes() for file in trained.iterdir()}
     done = isosphere("train", "--resume", trained, folder=trained.parent)
@@ -179,8 +200,12 @@ def test_inspect_of_odd_files(tmp_path):
     np.save(tmp_path / "nan.npy", bad)
     assert "12 embeddings, 3 classes" in isosphere("inspect", "e.npy", "names.npy", folder=tmp_path).stdout
     assert "all embeddings are zero" in isosphere("inspect", "zero.npy", "names.npy", folder=tmp_path).stdout
+    np.save(tmp_path / "whole.npy", np.arange(12.0) % 3)
+    assert "12 embeddings, 3 classes" in isosphere("inspect", "e.npy", "whole.npy", folder=tmp_path).stdout
+    np.save(tmp_path / "lost.npy", np.array([0, 1, np.nan, -np.inf] * 3, dtype=np.float16))
     for words, message in {
-        ("e.npy", "half.npy"): "integers",
+        ("e.npy", "half.npy"): "integers, not torch.float64: give each class a whole number, or a word",
+        ("e.npy", "lost.npy"): "integers, not torch.float16",
         ("e.npy", "short.npy"): "12",
         ("objects.npy", "names.npy"): "objects.npy is not a plain .npy array",
         ("many.npz", "names.npy"): "many.npz is an archive, as .npz and .pt are: save one array with np.save",

@@ -150,8 +150,9 @@ def evaluate(
 ) -> None:
     """Measure a trained run on its test classes, or on other images.
 
-    With --data it is retrieval among other images, for runs on faces and without labels, too. Fields of the data can be
-    changed as in `train`: `isosphere evaluate RUN --data.pairs lfw --data.pairs_root DIR`.
+    With --data it is retrieval among other images, for runs on faces and without labels, too, of which
+    `--data.skip_unreadable true` leaves out what cannot be read. Fields of the data can be changed as in `train`:
+    `isosphere evaluate RUN --data.pairs lfw --data.pairs_root DIR`.
     """
     from isosphere.tables import comparison, probe_table, show
     from isosphere.train.exams import RATES
@@ -159,7 +160,7 @@ def evaluate(
 
     if context.args and not context.args[0].startswith("--"):
         raise ValueError(f"other images are named with --data {context.args[0]}")
-    trained = _trained(run, device, context.args)
+    trained = _trained(run, device, context.args, others=data is not None)
     if probe:
         if data is not None:
             raise ValueError("--probe is taken on the run's own images: leave out --data")
@@ -168,19 +169,22 @@ def evaluate(
     show(comparison({run: measure_run(trained, None if data is None else str(data))}))
 
 
-def _trained(run: Path, device: str, words: list[str], fields: tuple[str, ...] = ("data.",)) -> "Trained":
-    """A trained run, of which only fields that begin so can be changed."""
+def _trained(
+    run: Path, device: str, words: list[str], fields: tuple[str, ...] = ("data.",), others: bool = False
+) -> "Trained":
+    """A trained run, for its own images or for others, of which only fields that begin so can be changed."""
     from dataclasses import replace
 
     from isosphere.recipes import override
-    from isosphere.train.trained import load_run
+    from isosphere.train.trained import for_others, load_run
 
     fixed = [word for word in words if word.startswith("--") and not word[2:].startswith(fields)]
     if fixed:
         told = ", ".join(f"--{field}" for field in fields) if len(fields) > 1 else "fields of --data"
         raise ValueError(f"{fixed[0]} is not for a trained run, of which this command changes {told} alone")
     trained = load_run(run, device)
-    return replace(trained, recipe=override(trained.recipe, parse_changes(words)))
+    recipe = for_others(trained.recipe) if others else trained.recipe
+    return replace(trained, recipe=override(recipe, parse_changes(words)))
 
 
 def embed(
@@ -202,5 +206,5 @@ def embed(
     if out.suffix != ".npy" or not out.parent.is_dir():
         raise ValueError(f"--out must be a .npy file in a folder that exists, not {out}")
     fields = ("data.skip_unreadable", "data.fraction", "data.align")
-    for path in embed_files(_trained(run, device, context.args, fields), str(images), out, features):
+    for path in embed_files(_trained(run, device, context.args, fields, others=True), str(images), out, features):
         print(path)

@@ -29,7 +29,7 @@ def inspection(embeddings_file: Path, labels_file: Path | None = None) -> Iterat
     from isosphere.sphere import norms
 
     embeddings = checked_embeddings(_tensor(embeddings_file))
-    labels = None if labels_file is None else checked_labels(_tensor(labels_file), len(embeddings))
+    labels = None if labels_file is None else checked_labels(_whole(_tensor(labels_file)), len(embeddings))
     classes = 0 if labels is None else len(labels.unique())
     lengths, wrong = norms(embeddings), None
     mean = float(lengths.mean())
@@ -89,6 +89,14 @@ def verdict(mean: float, spread: float) -> str:
         "the norms spread: by the paper's proxy an embedding one deviation below the mean turns "
         f"{ratio:.1f} times (Adam) or {ratio**2:.1f} times (SGD) as far as one above it: SEC could matter"
     )
+
+
+def _whole(labels: "torch.Tensor") -> "torch.Tensor":
+    """Labels that are whole numbers as integers, also where a tool has saved them as floats; others untouched."""
+    if not labels.is_floating_point():
+        return labels
+    whole = labels.long()
+    return whole if bool((whole.double() == labels.double()).all()) else labels
 
 
 def _tensor(path: Path) -> "torch.Tensor":

@@ -5,6 +5,7 @@ import warnings
 import pytest
 
 from isosphere.data.images import ImageSet, readable_images, split_classes
+from isosphere.data.lists import nested
 
 
 def fill(root, *names):
@@ -100,3 +101,31 @@ def test_files_of_other_endings_are_counted_where_there_is_no_image(tmp_path):
     fill(tmp_path, "yale/1.jpg", "yale/2.heic")
     with pytest.warns(UserWarning, match="1 images are left out: 1 that end in .heic"):
         assert len(ImageSet.flat(tmp_path / "yale")) == 1
+
+
+def test_images_in_folders_in_folders_are_one_class(tmp_path):
+    fill(tmp_path, "2019/june/2.jpg", "2019/june/1.png", "2020/may/trip/3.jpg", "2020/4.heic", "0.jpg", ".cache/x.jpg")
+    (tmp_path / "empty").mkdir()
+    told = "all 4 images in its folders are taken, without classes; .*; 1 images are left out: 1 that end in .heic"
+    with pytest.warns(UserWarning, match=told):
+        images = ImageSet.flat(tmp_path)
+    names = [path.removeprefix(f"{tmp_path}/") for path in images.paths]
+    assert names == ["0.jpg", "2019/june/1.png", "2019/june/2.jpg", "2020/may/trip/3.jpg"]
+    assert images.classes == [tmp_path.name]
+
+
+@pytest.mark.parametrize(
+    ("names", "found"),
+    [
+        (("2019/june/1.jpg",), True),
+        (("2019/1.jpg", "2020/may/2.jpg"), True),
+        (("a/1.jpg", "b/2.jpg", "b/more/3.jpg"), False),  # class folders, which leave out what is deeper
+        (("a/1.jpg", "b/notes.txt"), False),
+        (("train/a/1.jpg", "test/a/2.jpg"), False),
+        (("train/a/1.jpg", "val/a/2.jpg", "test/a/3.jpg"), False),  # or tests would be trained on
+        (("1.jpg",), False),
+    ],
+)
+def test_folders_in_folders_are_told_from_classes_and_splits(tmp_path, names, found):
+    fill(tmp_path, *names)
+    assert nested(tmp_path) == found

@@ -67,6 +67,17 @@ def test_a_folder_beside_what_macos_leaves_is_flat(tmp_path: Path) -> None:
     assert len(open_images(str(tmp_path), flat=True)) == 1
 
 
+def test_images_without_labels_may_lie_in_folders_in_folders(flowers: Path) -> None:
+    photograph(flowers / "train" / "1.png")
+    (flowers / "test").rename(flowers / "2019")
+    (flowers / "train").rename(flowers / "2020")
+    with pytest.warns(UserWarning, match="all 13 images in its folders are taken, without classes"):
+        views = build_views(schema.Unlabelled(str(flowers), size=16, shorter=20), CPU)
+    assert len(views.train) == 13 and views.train.classes == ["flowers"] and views.exam.images is views.train
+    with pytest.raises(ValueError, match="12 images lie deeper"):
+        build_views(schema.Folder(str(flowers), size=16, shorter=20), CPU)
+
+
 @pytest.fixture
 def people(tmp_path: Path) -> Path:
     for person in range(4):

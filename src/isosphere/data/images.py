@@ -82,7 +82,7 @@ class ImageSet:
 
     @classmethod
     def flat(cls, root: str | Path) -> "ImageSet":
-        """All images directly in a folder, in order of name, as one class."""
+        """All images in a folder and in all that it holds, in order of name, as one class."""
         return cls._of(lists.flat_folder(Path(root)), root)
 
     @classmethod

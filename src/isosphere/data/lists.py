@@ -55,11 +55,25 @@ def class_folders(root: Path, may_be_empty: Callable[[str], bool]) -> Listed:
 
 
 def flat_folder(root: Path) -> Listed:
-    """Images directly in a folder, as one class that has its name."""
+    """Images in a folder and in all that it holds, as one class that has its name."""
     files, others, _ = _inside(root)
+    folders = subfolders(root)
+    for name in folders:
+        its, more = _below(root / name)
+        files += its
+        others += more
     if not files:
         raise ValueError(f"{root} holds no file that ends in {ENDINGS} ({others.total()} others)")
-    return Listed(files, [root.name] * len(files), {root.name}, None, _left_out(_unread(others)))
+    repair = "for classes give the folder right above theirs"
+    told = f"all {len(files)} images in its folders are taken, without classes; {repair}" if folders else ""
+    left = "; ".join(filter(None, (told, _left_out(_unread(others)))))
+    return Listed(files, [root.name] * len(files), {root.name}, None, left)
+
+
+def nested(root: Path) -> bool:
+    """Whether images lie deeper than in class folders, as in 2019/june/; what is called train or test is a split."""
+    hollow = [name for name in subfolders(root) if not _inside(root / name)[0] and _below(root / name)[0]]
+    return bool(hollow) and not any(name.lower() in SIDES for name in hollow)
 
 
 def csv_rows(path: Path) -> Listed:
@@ -132,7 +146,7 @@ def _classes(root: Path, may_be_empty: Callable[[str], bool]) -> tuple[dict[str,
     found, left, empty, deeper, unfit = {}, _beside(root), [], 0, 0
     for name in subfolders(root):
         found[name], others, inner = _inside(root / name)
-        deeper += sum(_count(root / name / folder) for folder in inner)
+        deeper += sum(len(_below(root / name / folder)[0]) for folder in inner)
         left += _unread(others)
         if not found[name] and not may_be_empty(name):
             empty.append(name)
@@ -168,13 +182,17 @@ def _inside(folder: Path) -> tuple[list[str], Counter[str], list[str]]:
     return sorted(images), others, folders
 
 
-def _count(folder: Path) -> int:
-    """Images in a folder and all that are in it."""
-    count = 0
-    for _, folders, files in os.walk(folder):
-        folders[:] = filter(_seen, folders)
-        count += sum(_seen(file) and _is_image(file) for file in files)
-    return count
+def _below(folder: Path) -> tuple[list[str], Counter[str]]:
+    """In a folder and all that are in it: the images in order of name, the endings of the other files."""
+    images, others = [], Counter()
+    for place, folders, files in os.walk(folder):
+        folders[:] = sorted(filter(_seen, folders))
+        for name in filter(_seen, sorted(files)):
+            if _is_image(name):
+                images.append(os.path.join(place, name))
+            else:
+                others[_ending(name)] += 1
+    return images, others
 
 
 def _unread(others: Counter[str]) -> Counter[str]:

@@ -47,7 +47,7 @@ def checked_labels(labels: Tensor, size: int, device: torch.device | None = None
     if labels.shape != (size,):
         raise ValueError(f"{name} must have shape ({size},), one for each row, not {tuple(labels.shape)}")
     if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
-        raise ValueError(f"{name} must be integers, not {labels.dtype}")
+        raise ValueError(f"{name} must be integers, not {labels.dtype}: give each class a whole number, or a word")
     return labels.to(device=device, dtype=torch.int64)
 
 

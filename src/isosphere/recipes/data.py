@@ -159,8 +159,8 @@ class Unlabelled:
     """Your own images without labels, or with class folders that serve evaluation alone."""
 
     root: str = ""
-    """A folder of images, or of class folders; of the latter every fifth image (or those in test/, beside train/)
-    measures and is not trained on."""
+    """A folder of images, also in folders in folders, or of class folders; of the latter every fifth image (or those
+    in test/, beside train/) measures and is not trained on."""
     size: int = 64
     """Pixels a side that the network sees."""
     shorter: int = 72

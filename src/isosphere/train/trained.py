@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress
 from torch import Tensor, nn
 
-from isosphere.data.images import ImageSet, decode, readable_images
+from isosphere.data.images import ImageSet, UnreadableImage, decode, readable_images
 from isosphere.recipes import options, schema
 from isosphere.recipes.places import bases
 from isosphere.train import build, distributed, state
@@ -87,6 +87,14 @@ def changed_here(recipe: schema.Recipe, changes: dict[str, str], run: Path) -> s
     return found_again(options.override(found_again(recipe, seen_from), changes), [Path.cwd()])
 
 
+def for_others(recipe: schema.Recipe) -> schema.Recipe:
+    """A run's recipe for images that are not its own: unreadable ones can be skipped, whatever it was trained on."""
+    data = recipe.data
+    if hasattr(data, "skip_unreadable"):
+        return recipe
+    return replace(recipe, data=schema.Folder(size=data.size, shorter=getattr(data, "shorter", data.size)))
+
+
 def measure_run(trained: Trained, root: str | None = None) -> dict[str, Any]:
     """A trained run in its own exam, or in retrieval among all classes of a folder or CSV.
 
@@ -137,11 +145,16 @@ def embed_shown(trained: Trained, images: Images, view: View | None, how: str = 
     """Raw embeddings (N, D) of all images, behind a progress bar."""
     console = Console(stderr=True)
     columns, quiet = (*Progress.get_default_columns(), MofNCompleteColumn()), not console.is_terminal
-    with Progress(*columns, console=console, disable=quiet) as progress:
-        bar = progress.add_task("embedding", total=len(images))
-        loop, tick = trained.recipe.loop, partial(progress.advance, bar)
-        dtype = half_precision(loop, trained.device)
-        return embed(trained.model, images, view, trained.device, workers(loop), autocast=dtype, tick=tick, how=how)
+    try:
+        with Progress(*columns, console=console, disable=quiet) as progress:
+            bar = progress.add_task("embedding", total=len(images))
+            loop, tick = trained.recipe.loop, partial(progress.advance, bar)
+            dtype = half_precision(loop, trained.device)
+            return embed(trained.model, images, view, trained.device, workers(loop), autocast=dtype, tick=tick, how=how)
+    except UnreadableImage:
+        if hasattr(trained.recipe.data, "skip_unreadable"):
+            readable_images(images)  # names all of them, and what to do
+        raise
 
 
 def embed_files(trained: Trained, root: str, out: Path, features: bool = False) -> list[Path]:

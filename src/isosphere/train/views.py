@@ -8,7 +8,7 @@ import torch
 
 from isosphere.data import alignment, cifar, faces, retrieval
 from isosphere.data.images import ImageSet, lines, readable_images, some, split_classes
-from isosphere.data.lists import subfolders
+from isosphere.data.lists import nested, subfolders
 from isosphere.data.packed import PackedSet, pack
 from isosphere.data.transforms import ShiftView, TestView, TrainView
 from isosphere.data.two_views import ContrastiveView
@@ -65,7 +65,7 @@ def build_test_view(data: schema.Data) -> View | None:
 
 
 def open_images(root: str, flat: bool = False) -> ImageSet:
-    """A folder of class folders or of their split, or a CSV; with `flat` also a folder of images alone."""
+    """A folder of class folders or of their split, or a CSV; with `flat` also images without class folders."""
     if not root:
         kind = "images or of class folders" if flat else "class folders"
         raise ValueError(f"data.root is empty: name a folder of {kind} (./photos if it has that name) or a CSV")
@@ -74,7 +74,7 @@ def open_images(root: str, flat: bool = False) -> ImageSet:
         raise FileNotFoundError(f"no such folder or file: {root}")
     if path.is_file():
         return ImageSet.csv(path)
-    if flat and not subfolders(path):
+    if flat and (not subfolders(path) or nested(path)):
         return ImageSet.flat(path)
     return ImageSet.folder(path)
 
