@@ -9,7 +9,7 @@ demo: .venv/ready
 
 test: .venv/ready-test
 	$(BIN)/ruff check src tests benchmarks examples
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2
 
 bench: .venv/ready-bench
 	$(BIN)/python benchmarks/losses.py
