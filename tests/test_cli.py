@@ -73,7 +73,7 @@ def test_embed_and_inspect(trained, photos):
     assert done.stdout.split() == ["e.npy", "e.labels.npy", "e.paths.txt"]
     embeddings = np.load(trained.parent / "e.npy")
     labels = np.load(trained.parent / "e.labels.npy")
-    assert embeddings.shape == (50, 16) and labels.tolist() == [n // 5 for n in range(50)]
+    assert embeddings.shape == (50, 16) and labels.tolist() == [f"class{n // 5}" for n in range(50)]
     paths = (trained.parent / "e.paths.txt").read_text().splitlines()
     assert paths[7].endswith("class1/2.png\tclass1")
     told = isosphere("inspect", "e.npy", "e.labels.npy", folder=trained.parent).stdout
@@ -93,6 +93,8 @@ def test_a_run_embeds_files_in_python_and_features_on_the_command_line(trained, 
         np.testing.assert_allclose(found.numpy(), np.load(trained.parent / name), rtol=1e-4, atol=1e-5)
     assert np.load(trained.parent / "f.npy").shape[1] == run.model.backbone.num_features != 16
     assert run.embed(str(files[0])).shape == (1, 16)
+    with pytest.raises(TypeError, match="embed takes paths of image files; `model` takes pixels from 0 to 255"):
+        run.embed([np.zeros((32, 32, 3), np.uint8)])
     with pytest.raises(ValueError, match="no files to embed"):
         run.embed([])
 
@@ -278,7 +280,7 @@ def test_the_demo_compares_two_runs(tmp_path):
         ("train rendered --data.classes 20 --batches.size 120", "are 10 to train on: use --batches.size 40 or less"),
         ("train rendered --device tpu", "device is auto, cpu or cuda, not tpu"),
         ("train --resume nowhere", "nowhere is not a run folder"),
-        ("evaluate nowhere", "no checkpoint"),
+        ("evaluate nowhere", "no checkpoint nowhere/checkpoint.pt: nowhere is not a run folder"),
         ("inspect nowhere.npy nowhere.npy", "no such file: nowhere.npy"),
         ("recipes renderd", "did you mean rendered?"),
         ("embed nowhere photos --out e.csv", "--out must be a .npy file"),

@@ -83,7 +83,10 @@ def verdict(mean: float, spread: float) -> str:
     if abs(mean - 1) < 1e-3 and spread < 1e-3:
         return "all norms are 1: these embeddings are normalised already; give the raw ones to see what SEC could do"
     if spread < SPREAD:
-        return "the norms hardly spread, no more than those of our runs with SEC: it would change little"
+        return (
+            "the norms hardly spread, no more than those of our runs with SEC: if these were trained without it, "
+            "it would change little"
+        )
     ratio = (1 + spread) / max(1 - spread, 1e-6)
     return (
         "the norms spread: by the paper's proxy an embedding one deviation below the mean turns "

@@ -1,6 +1,7 @@
 """Recipes from JSON and the command line: exact round trips, and one clear line for every mistake."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -31,6 +32,15 @@ def test_any_field_can_be_changed():
     assert recipe.model.weights == "1234" and recipe.loop.compile is True and recipe.seed == 3
     assert override(recipe, {"loop.clip": "none"}).loop.clip is None
     assert options.differences(recipe, override(recipe, {"seed": "4"})) == {"seed": (3, 4)}
+
+
+def test_in_python_values_need_not_be_text():
+    changes = {"loop.steps": 3, "loss.margin": 1, "loop.compile": True, "constraint.ramp": (0, 0.5), "loop.clip": None}
+    recipe = find("photos-sec", changes | {"data.root": Path("a")})
+    assert (recipe.loop.steps, recipe.loss.margin, recipe.loop.compile, recipe.loop.clip) == (3, 1.0, True, None)
+    assert recipe.constraint.ramp == (0.0, 0.5) and recipe.data.root == "a"
+    with pytest.raises(RecipeError, match="loop.steps: 1.5 is not int"):
+        find("photos-sec", {"loop.steps": 1.5})
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from isosphere.recipes import override
 from isosphere.train import evaluate, state
 from isosphere.train.loop import fit
 from isosphere.train.stopping import NonFiniteLoss, stop_diverged
+from isosphere.train.trained import load_run
 from tiny import TINY, tiny_recipe
 
 STEPS = 150
@@ -74,6 +75,18 @@ def test_five_kills_at_random_steps_end_in_the_weights_of_an_unbroken_run(tmp_pa
     # The journal is whole, too: every step once, and the same numbers.
     lines = [[json.loads(line) for line in (tmp_path / run / "metrics.jsonl").open()] for run in ("broken", "whole")]
     assert lines[0] == lines[1]
+
+
+def test_a_run_killed_before_its_first_checkpoint_begins_again(tmp_path):
+    folder = tmp_path / "run"
+    run_until(command("rendered", "--out", str(folder), **{"loop.save_every": STEPS}), folder, 5, signal.SIGKILL)
+    assert last_step(folder) >= 5 and not (folder / "checkpoint.pt").exists()
+    with pytest.raises(FileNotFoundError, match="no checkpoint .*: the run was stopped before its first"):
+        load_run(folder)
+    words = command("--resume", str(folder), **{"loop.save_every": STEPS})
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert done.returncode == 0 and "was stopped before its first checkpoint and begins again" in done.stderr
+    assert weights(folder)["step"] == last_step(folder) == STEPS
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -32,7 +32,11 @@ def recall_at_k(
     ref_embeddings: Tensor | None = None,
     ref_labels: Tensor | None = None,
 ) -> dict[int, float]:
-    """The fraction of queries (N, D) with a positive among their k nearest, for each k, in the gallery or (M, D)."""
+    """The fraction of queries (N, D) with a positive among their k nearest, for each k.
+
+    Without references the queries are searched among themselves, each without itself; references (M, D) are searched
+    whole, so they must not hold the queries.
+    """
     ks = _checked_ks(ks)
     gallery = Gallery(embeddings, labels, ref_embeddings, ref_labels)
     return _recalls(torch.cat([_negatives_ahead(pos, neg) for _, pos, neg in gallery.blocks()]), ks)

@@ -1,5 +1,7 @@
 """Named recipes, and how to change and read them."""
 
+from typing import Any
+
 from isosphere.recipes.contrastive import CONTRASTIVE
 from isosphere.recipes.faces import FACES
 from isosphere.recipes.options import RecipeError, override
@@ -9,7 +11,7 @@ from isosphere.recipes.schema import Recipe
 RECIPES: dict[str, Recipe] = {**RETRIEVAL, **FACES, **CONTRASTIVE}
 
 
-def find(name: str, changes: dict[str, str]) -> Recipe:
+def find(name: str, changes: dict[str, Any]) -> Recipe:
     """The recipe of this name with fields changed."""
     if name not in RECIPES:
         import difflib

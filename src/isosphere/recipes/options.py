@@ -8,6 +8,7 @@ import ast
 import dataclasses
 import difflib
 import inspect
+import os
 import types
 import typing
 from collections.abc import Sequence
@@ -39,8 +40,11 @@ def from_dict(kind: Any, value: Any, where: str = "") -> Any:
     raise RecipeError(f"{where}: {value!r} is not {_words(kind)}")
 
 
-def override(recipe: Any, changes: dict[str, str]) -> Any:
-    """The recipe with fields changed: {"loss.margin": "0.5", "loss": "Triplet"}; kinds are switched before fields."""
+def override(recipe: Any, changes: dict[str, Any]) -> Any:
+    """The recipe with fields changed: {"loss.margin": "0.5", "loss": "Triplet"}; kinds are switched before fields.
+
+    Values are as the command line has them, or as the field does.
+    """
     values = to_dict(recipe)
     fields = [field for field in _flat(values) if not field.endswith(".kind")]
     for path, text in sorted(changes.items(), key=lambda change: change[0].count(".")):
@@ -55,7 +59,8 @@ def override(recipe: Any, changes: dict[str, str]) -> Any:
         if any(dataclasses.is_dataclass(choice) for choice in _choices(hint)):
             node[name] = {"kind": text}
         else:
-            node[name] = _parsed(hint, text)
+            text = os.fspath(text) if isinstance(text, os.PathLike) else text
+            node[name] = _parsed(hint, text) if isinstance(text, str) else text
     return from_dict(type(recipe), values)
 
 

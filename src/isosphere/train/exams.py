@@ -178,7 +178,7 @@ class Frozen:
         return {"train": train, "test": test.contiguous(), "embeddings": embeddings.contiguous()}
 
     def measure(self, looks: Looks, final: bool, seed: int) -> dict[str, float]:
-        # No more neighbours than a class has images, or the others would outvote it.
+        # No more neighbours than a class has images on average, or the others would outvote it.
         neighbours = max(1, min(self.neighbours, len(self.train) // len(self.train.classes)))
         found = {"knn": knn_accuracy(*self._known(looks), k=neighbours)["top1"]}
         if final:

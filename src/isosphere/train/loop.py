@@ -34,9 +34,12 @@ from isosphere.train.stopping import Interrupted, NonFiniteLoss, advice, signals
 from isosphere.train.views import Views, build_views
 
 
-def fit(recipe: schema.Recipe, folder: Path, device: str = "auto", resume: bool = False) -> dict[str, Any]:
+def fit(recipe: schema.Recipe, folder: str | Path, device: str = "auto", resume: bool = False) -> dict[str, Any]:
     """Train a recipe into a run folder, or go on from its checkpoint; returns what result.json holds."""
-    chosen = distributed.pick_device(device)
+    chosen, folder = distributed.pick_device(device), Path(folder)
+    if resume and (folder / "recipe.json").is_file() and not (folder / state.CHECKPOINT).is_file():
+        print(f"isosphere: {folder} was stopped before its first checkpoint and begins again", file=sys.stderr)
+        resume = False
     saved = state.load(folder / state.CHECKPOINT, recipe) if resume else None
     finished = folder / "result.json"
     if saved is not None and saved.get("finished") and finished.is_file():

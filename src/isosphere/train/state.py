@@ -50,7 +50,9 @@ def save(path: Path, state: dict[str, Any]) -> None:
 def load(path: Path, recipe: schema.Recipe | None = None) -> dict[str, Any]:
     """Read a checkpoint without running code from it and, if a recipe is given, refuse one of another recipe."""
     if not path.is_file():
-        raise FileNotFoundError(f"no checkpoint {path}")
+        begun = (path.parent / "recipe.json").is_file()
+        told = "the run was stopped before its first" if begun else f"{path.parent} is not a run folder"
+        raise FileNotFoundError(f"no checkpoint {path}: {told}")
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # a damaged file makes torch raise almost anything

@@ -38,7 +38,10 @@ class Trained:
 
     def embed(self, files: Sequence[str | Path], features: bool = False) -> Tensor:
         """Raw embeddings (N, D) of image files, seen as the run's test images are, or the backbone's features."""
-        paths = [str(file) for file in ([files] if isinstance(files, str | Path) else files)]
+        files = [files] if isinstance(files, str | Path) else files
+        if not all(isinstance(file, str | Path) for file in files):
+            raise TypeError("embed takes paths of image files; `model` takes pixels from 0 to 255, (N, 3, H, W)")
+        paths = [str(file) for file in files]
         if not paths:
             raise ValueError("there are no files to embed")
         images = ImageSet(torch.zeros(len(paths), dtype=torch.long), ["files"], paths)
@@ -158,7 +161,7 @@ def embed_shown(trained: Trained, images: Images, view: View | None, how: str = 
 
 
 def embed_files(trained: Trained, root: str, out: Path, features: bool = False) -> list[Path]:
-    """Embed a folder's or CSV's images to OUT.npy, OUT.labels.npy and OUT.paths.txt (path and class, a line each)."""
+    """Embed a folder's or CSV's images to OUT.npy, OUT.labels.npy (their classes' names) and OUT.paths.txt (both)."""
     images, view, how = _other_images(trained, root)
     return _write(out, images, embed_shown(trained, images, view, "features" if features else how))
 
@@ -208,8 +211,8 @@ def feature_maps(runs: list[Path], files: list[Path]) -> dict[str, list[np.ndarr
 def _write(out: Path, images: ImageSet, embeddings: Tensor) -> list[Path]:
     labels, paths = out.with_suffix(".labels.npy"), out.with_suffix(".paths.txt")
     np.save(out, embeddings.cpu().numpy())
-    np.save(labels, images.labels.numpy())
-    rows = zip(images.paths, images.labels.tolist(), strict=True)
-    lines = [f"{path}\t{images.classes[label]}\n" for path, label in rows]
+    names = [images.classes[label] for label in images.labels.tolist()]
+    np.save(labels, np.asarray(names, dtype=str))  # not numbers, which mean other classes in another folder
+    lines = [f"{path}\t{name}\n" for path, name in zip(images.paths, names, strict=True)]
     paths.write_text("".join(lines), **ANY_NAME)
     return [out, labels, paths]
