@@ -773,7 +773,8 @@ def test_runs_that_differ_in_the_constraint_alone_are_compared_in_words(tmp_path
         f"variance of the turns {turns[0]:.3g} degrees², not {turns[1]:.3g} (steps 15 to 20); "
         "slope of log turn by log norm 1, not -1."
     )
-    assert told in write_page([plain, sec], tmp_path / "page.html").read_text()
+    page = write_page([plain, sec], tmp_path / "page.html").read_text()
+    assert told in page and "This is one seed, at one learning rate for both: others may say otherwise." in page
     recipe = json.loads((sec / "recipe.json").read_text())
     recipe["loop"]["log_every"], recipe["claim"] = 3, "another"
     (sec / "recipe.json").write_text(json.dumps(recipe))
@@ -781,6 +782,13 @@ def test_runs_that_differ_in_the_constraint_alone_are_compared_in_words(tmp_path
     recipe["seed"] = 9
     (sec / "recipe.json").write_text(json.dumps(recipe))
     assert "in the constraint alone" not in write_page([plain, sec], tmp_path / "page.html").read_text()
+
+
+def test_a_run_that_ends_below_its_untrained_network_is_told(tmp_path):
+    better, worse = write_run(tmp_path / "better", 0.5, 0), write_run(tmp_path / "worse", 0.05, 1)
+    page = write_page([better, worse], tmp_path / "page.html").read_text()
+    assert "<li>worse: R@1 is below that of the untrained network (10.0 %)" in page
+    assert page.count("untrained network") == 1
 
 
 def test_a_table_of_learning_rates_has_a_chart_of_them_and_words(pages, tmp_path):

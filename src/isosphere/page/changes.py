@@ -26,6 +26,8 @@ def comparisons(runs: Sequence[Run]) -> list[str]:
         for run in group:
             if constraint_of(run.recipe) != constraint_of(base.recipe):
                 said.append(f"{run.name} {against(run.recipe, base.recipe, base.name)}: {_change(run, base)}.")
+    if len(said) == 1:
+        said.append("This is one seed, at one learning rate for both: others may say otherwise.")
     return said
 
 

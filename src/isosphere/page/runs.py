@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from isosphere.figures.words import dataset
 from isosphere.page.changes import comparisons
 from isosphere.page.markup import listed, note, number, percent, section, table
-from isosphere.page.metrics import ACCURACY, EXPLAINED, NORMS, metric_names, parted
+from isosphere.page.metrics import ACCURACY, EXPLAINED, MAIN, NORMS, main_metrics, metric_names, parted
 from isosphere.page.panels import curves_section, directions_section, norms_section
 from isosphere.page.recipes import value_of
 from isosphere.page.sources import Run
@@ -94,6 +94,11 @@ def _warnings(runs: Sequence[Run]) -> list[str]:
         if run.last.get("singletons"):
             alone = f"{run.last['singletons']:.0f} queries have no other image of their class and count as wrong"
             said.setdefault(alone, []).append(run.name)
+        for name, title in list(main_metrics(run.last).items())[:1]:
+            course = run.course("test", name)
+            if name in MAIN and course and course[0][0] == 0 and run.last[name] < course[0][1]:
+                worse = f"{title} is below that of the untrained network ({percent(course[0][1])} %)"
+                said.setdefault(worse, []).append(run.name)
     for what, its in said.items():
         told.append(f"{'all runs' if len(its) == len(runs) > 1 else ', '.join(its)}: {what}")
     return told
