@@ -68,6 +68,14 @@ def test_evaluate_gives_the_last_metrics_again(trained):
     assert f"{100 * result['recall@1']:.1f}" in done.stdout and f"{100 * result['nmi']:.1f}" in done.stdout
 
 
+def test_evaluate_refuses_images_of_which_each_is_alone_in_its_class(trained, photos, tmp_path):
+    for number in range(3):
+        (tmp_path / "some" / f"class{number}").mkdir(parents=True)
+        shutil.copy(photos / f"class{number}" / "1.png", tmp_path / "some" / f"class{number}")
+    told = isosphere("evaluate", trained, "--data", "some", folder=tmp_path, code=2).stderr
+    assert "some has one image of each class: an image is looked for by another of its class" in told
+
+
 def test_embed_and_inspect(trained, photos):
     done = isosphere("embed", trained, photos, "--out", "e.npy", folder=trained.parent)
     assert done.stdout.split() == ["e.npy", "e.labels.npy", "e.paths.txt"]

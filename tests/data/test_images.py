@@ -91,6 +91,7 @@ def test_csv_reads_paths_relative_to_itself(folder):
         ("path\na/one.JPG\n", "columns 'path'; they must be"),
         ("path;label\na/one.JPG;x\n", r"columns 'path;label'; they must be path,label\[,split\], with commas between"),
         ("path,label,split\na/one.JPG,x,val\nb/one.JPG,y,test\n", "splits val, test; there may be one to train and"),
+        ("path,label,split\na/one.JPG,x,val\nb/one.JPG,y,dev\nc/one.JPG,y,train\n", "splits val, dev, train; there"),
         ("path,label\na/one.JPG\n", "row 2"),
         ("path,label\na/one.JPG,x,y\n", "row 2 has more cells than the columns path,label"),
         ("path,label\na/one.JPG,x\n,y\n", "row 3"),
@@ -119,10 +120,12 @@ def test_csv_may_have_spaces(folder):
 def test_a_csv_that_cannot_be_parsed_is_named(folder):
     (folder / "endless.csv").write_text("path,label\n" + "x" * 200_000 + ",y\n")  # more than the parser's limit
     (folder / "latin.csv").write_bytes("path,label\na/one.JPG,Käfer\n".encode("latin-1"))
-    (folder / "a" / "two.png").rename(folder / "two.zip")
-    for name in ("latin.csv", "endless.csv", "two.zip"):
+    for name in ("latin.csv", "endless.csv"):
         with pytest.raises(ValueError, match=rf"{name} is not a CSV in UTF-8 \(.*; give path,label"):
             ImageSet.csv(folder / name)
+    (folder / "a" / "two.png").rename(folder / "two.npz")
+    with pytest.raises(ValueError, match="two.npz is neither a folder nor a CSV of paths and labels; give a folder"):
+        ImageSet.csv(folder / "two.npz")
 
 
 def test_a_csv_that_is_not_there_is_named(tmp_path):

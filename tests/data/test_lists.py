@@ -37,10 +37,43 @@ def test_train_and_test_folders_are_a_split(tmp_path, train, test):
 def test_other_folders_are_no_split(tmp_path):
     fill(tmp_path, "train/1.jpg", "test/2.jpg")  # classes of these names: locomotives, and exams
     assert ImageSet.folder(tmp_path).splits is None
-    fill(tmp_path / "three", "train/a/1.jpg", "val/a/2.jpg", "test/a/3.jpg")
-    told = "3 of 3 class folders of .*three hold no image: test, train, val; 3 images lie deeper: give the folder right"
-    with pytest.raises(ValueError, match=told):
+    fill(tmp_path, "val/3.jpg")
+    assert ImageSet.folder(tmp_path).splits is None
+    fill(tmp_path / "three", "train/a/1.jpg", "more/a/2.jpg", "test/a/3.jpg")
+    told = "3 of 3 class folders of .*three hold no image: more, test, train; 3 images lie deeper: give the folder"
+    with pytest.raises(ValueError, match=f"{told} right above .*; or .* in a CSV with the columns path,label$"):
         ImageSet.folder(tmp_path / "three")
+
+
+@pytest.mark.parametrize("name", ["Validation", "val", "valid", "dev"])
+def test_validation_beside_train_and_test_is_left_out(tmp_path, name):
+    fill(tmp_path, "train/a/1.jpg", "train/a/2.jpg", "test/b/3.jpg", f"{name}/c/4.jpg", f"{name}/c/5.jpg", "6.jpg")
+    with pytest.warns(UserWarning) as caught:
+        images = ImageSet.folder(tmp_path)
+    assert images.splits == ["train", "train", "test"] and images.classes == ["a", "b"]
+    assert images.deviation == (
+        f"3 images are left out: 2 in {name}/, 1 beside the class folders; "
+        f"to measure on {name} instead, move test/ out of this folder, or give a CSV of path,label,split"
+    )
+    assert [str(one.message) for one in caught] == [f"{tmp_path}: {images.deviation}"]
+    (tmp_path / "6.jpg").unlink()
+    (tmp_path / "test").rename(tmp_path.parent / f"{tmp_path.name} test")
+    images = ImageSet.folder(tmp_path)  # the advice taken
+    assert images.splits == ["train"] * 2 + ["test"] * 2 and images.classes == ["a", "c"] and images.deviation == ""
+
+
+def test_rows_of_validation_beside_train_and_test_are_left_out(tmp_path):
+    fill(tmp_path, "1.jpg", "3.jpg")
+    rows = ["path,label,split", "1.jpg,a,train", "2.jpg,c,Val", "3.jpg,b,test"]  # 2.jpg need not be there
+    (tmp_path / "all.csv").write_text("\n".join(rows))
+    told = "1 images are left out: 1 of the split val; to measure on these instead, leave out the rows of test"
+    with pytest.warns(UserWarning, match=f"all.csv: {told}"):
+        images = ImageSet.csv(tmp_path / "all.csv")
+    assert images.splits == ["train", "test"] and images.classes == ["a", "b"] and images.deviation == told
+    fill(tmp_path, "2.jpg")
+    (tmp_path / "some.csv").write_text("\n".join(rows[:3]))
+    images = ImageSet.csv(tmp_path / "some.csv")
+    assert images.splits == ["train", "test"] and images.classes == ["a", "c"] and images.deviation == ""
 
 
 def test_runs_are_no_class(tmp_path):

@@ -565,7 +565,8 @@ def test_nonsense_ends_in_a_line_and_writes_nothing(flat, tmp_path, capsys, chan
 
 def test_classes_too_small_to_measure_on_are_told(tmp_path):
     root = class_folders(tmp_path / "photos", [3, 3])
-    with pytest.raises(ValueError, match=r"ImageSet\(6 images of 2 classes\) cannot be parted.*at least 5 images"):
+    told = "photos: 6 images of 2 classes cannot be parted: .* at least 5 images, a test/ beside a train/ .*, or a CSV"
+    with pytest.raises(ValueError, match=told):
         build_views(schema.Unlabelled(root=str(root)), CPU)
 
 

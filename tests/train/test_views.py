@@ -61,6 +61,16 @@ def test_images_left_out_are_in_the_runs_deviation(flowers: Path) -> None:
     assert views.deviation == "1 images are left out: 1 deeper than in a class folder"
 
 
+def test_validation_neither_trains_nor_measures(flowers: Path) -> None:
+    photograph(flowers / "validation" / "tulip" / "1.png")
+    data = schema.Folder(str(flowers), size=16, shorter=20, allow_shared=True)
+    for one in (data, schema.Unlabelled(str(flowers), size=16, shorter=20)):
+        with pytest.warns(UserWarning, match="flowers: 1 images are left out: 1 in validation/; to measure"):
+            views = build_views(one, CPU)
+        assert views.train.classes == views.exam.images.classes == ["iris", "rose"]
+        assert views.deviation.startswith("1 images are left out: 1 in validation/")
+
+
 def test_a_folder_beside_what_macos_leaves_is_flat(tmp_path: Path) -> None:
     photograph(tmp_path / "1.png")
     (tmp_path / "__MACOSX").mkdir()
@@ -139,3 +149,14 @@ def test_one_class_to_train_or_to_test_on_is_refused(count: int, use: str, tmp_p
             Image.new("RGB", (8, 8), (60 * number, 20 * index, 0)).save(tmp_path / f"{number}" / f"{index}.png")
     with pytest.raises(ValueError, match=f"one class only to {use} on"):
         build_views(find("photos", {"data.root": str(tmp_path)}).data, torch.device("cpu"))
+
+
+def test_single_images_of_the_classes_to_test_on_are_refused(tmp_path: Path) -> None:
+    """Nothing can be found: R@1 would be 0 and NMI 100 %."""
+    for place in ("0/0", "0/1", "1/0", "1/1", "2/0", "3/0"):
+        photograph(tmp_path / f"{place}.png")
+    data = schema.Folder(str(tmp_path), size=16, shorter=20)
+    with pytest.raises(ValueError, match="has one image of each of the 2 classes to test on: .* two or more of some"):
+        build_views(data, CPU)
+    photograph(tmp_path / "3" / "1.png")
+    assert len(build_views(data, CPU).exam.images) == 3

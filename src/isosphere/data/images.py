@@ -74,9 +74,9 @@ class ImageSet:
     def folder(cls, root: str | Path, may_be_empty: Callable[[str], bool] = lambda name: False) -> "ImageSet":
         """All images of root/class/*.jpg (and the other usual extensions), classes and files in order of name.
 
-        Where the root holds nothing but a train/ and a test/ (or val/) folder of class folders, these are the `splits`.
-        Classes without an image are an error but for those whose name may be empty. Images that lie elsewhere are told
-        in a warning and in the `deviation` of the set.
+        Where the root holds nothing but a train/ and a test/ (or val/) folder of class folders, these are the `splits`;
+        a val/ beside both is left out. Classes without an image are an error but for those whose name may be empty.
+        Images that lie elsewhere are told in a warning and in the `deviation` of the set.
         """
         return cls._of(lists.class_folders(Path(root), may_be_empty), root)
 
@@ -87,7 +87,10 @@ class ImageSet:
 
     @classmethod
     def csv(cls, path: str | Path) -> "ImageSet":
-        """Images listed in a CSV with the columns path,label[,split]; paths are relative to the CSV's own folder."""
+        """Images listed in a CSV with the columns path,label[,split]; paths are relative to the CSV's own folder.
+
+        Where the split is train, test or val, those of val are left out, with a warning and in the `deviation`.
+        """
         return cls._of(lists.csv_rows(Path(path)), path)
 
     @classmethod

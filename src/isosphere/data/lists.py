@@ -12,10 +12,9 @@ EXTENSIONS = {
 }  # fmt: skip
 UNREAD = {".heic", ".heif", ".avif", ".jxl", ".jp2", ".raw", ".dng", ".cr2", ".cr3", ".nef", ".arw", ".psd", ".svg"}
 ENDINGS = ", ".join(sorted(EXTENSIONS))
-SIDES = {
-    "train": "train", "training": "train",
-    "test": "test", "testing": "test", "val": "test", "valid": "test", "validation": "test",
-}  # fmt: skip
+VALIDATION = ("val", "valid", "validation", "dev")  # which tests where there is no test
+SIDES = {"train": "train", "training": "train", "test": "test", "testing": "test"} | dict.fromkeys(VALIDATION, "test")
+LISTS = {".csv", ".tsv", ".txt", ""}  # endings of what was meant as a CSV
 ALIASES = {"filename": "path", "file": "path", "image": "path", "class": "label"}
 
 
@@ -30,7 +29,10 @@ class Listed(NamedTuple):
 
 
 def class_folders(root: Path, may_be_empty: Callable[[str], bool]) -> Listed:
-    """Images of root/class/, or of root/train/class/ and root/test/class/ where there are just these two folders."""
+    """Images of root/class/, or of root/train/class/ and root/test/class/ where there are just these two folders.
+
+    A validation folder beside these two is left out.
+    """
     if not root.is_dir():
         raise ValueError(f"{root} is not a folder; give a folder that holds one folder of images per class")
     names = subfolders(root)
@@ -38,11 +40,14 @@ def class_folders(root: Path, may_be_empty: Callable[[str], bool]) -> Listed:
         told = "give a folder that holds one folder of images per class"
         told += ", or train without classes by the recipe simclr-photos" if _inside(root)[0] else ""
         raise ValueError(f"{root} holds no class folder; {told}")
-    sides = {SIDES.get(name.lower(), name): root / name for name in names}
-    given = len(names) == 2 and sides.keys() == {"train", "test"} and all(map(subfolders, sides.values()))
+    spare = _spare(names)
+    kept = [name for name in names if name not in spare]
+    sides = {SIDES.get(name.lower(), name): root / name for name in kept}
+    given = len(kept) == 2 and sides.keys() == {"train", "test"} and all(map(subfolders, sides.values()))
     places = [(side, sides[side]) for side in ("train", "test")] if given else [("", root)]
     paths, labels, splits, classes = [], [], [], set()
-    left = _beside(root) if given else Counter()
+    unused = Counter({f"in {name}/": len(_below(root / name)[0]) for name in spare if given})
+    left = unused + _beside(root) if given else Counter()
     for side, place in places:
         found, its_left = _classes(place, may_be_empty)
         for name, files in found.items():
@@ -51,7 +56,11 @@ def class_folders(root: Path, may_be_empty: Callable[[str], bool]) -> Listed:
             splits += [side] * len(files)
         classes.update(found)
         left += its_left
-    return Listed(paths, labels, classes, splits if given else None, _left_out(left))
+    told = _left_out(left)
+    if unused.total():
+        told += f"; to measure on {' or '.join(spare)} instead, move {sides['test'].name}/ out of this folder, "
+        told += "or give a CSV of path,label,split"
+    return Listed(paths, labels, classes, splits if given else None, told)
 
 
 def flat_folder(root: Path) -> Listed:
@@ -91,6 +100,9 @@ def csv_rows(path: Path) -> Listed:
             reader.fieldnames = columns
             rows = [(reader.reader.line_num, row) for row in reader]  # the outer count stops at blank lines
     except (UnicodeDecodeError, csv.Error) as error:
+        if path.suffix.lower() not in LISTS:
+            told = "give a folder of images, or a CSV with the columns path,label[,split]"
+            raise ValueError(f"{path} is neither a folder nor a CSV of paths and labels; {told}") from error
         raise ValueError(f"{path} is not a CSV in UTF-8 ({error}); give path,label[,split] in UTF-8") from error
     wanted = [name for name in ("path", "label", "split") if name in columns]
     if wanted[:2] != ["path", "label"] or any(columns.count(name) > 1 for name in wanted):
@@ -111,17 +123,23 @@ def csv_rows(path: Path) -> Listed:
         first = lines.setdefault(os.path.normpath(path.parent / row["path"]), line)
         if first != line:
             raise ValueError(f"{path}: rows {first} and {line} both list {row['path']}; list each file once")
+    parts = Counter(row["split"].lower() for _, row in rows) if "split" in wanted else Counter()
+    spare = _spare(list(parts))
+    if len(parts) - len(spare) > len({SIDES[part] for part in parts}):
+        raise ValueError(f"{path} has the splits {', '.join(parts)}; there may be one to train and one to test")
+    left = ""
+    if spare:
+        rows = [(line, row) for line, row in rows if row["split"].lower() not in spare]
+        left = _left_out(Counter({f"of the split {part}": parts[part] for part in spare}))
+        left += "; to measure on these instead, leave out the rows of test"
     paths = [str(path.parent / row["path"]) for _, row in rows]
     missing = [name for name in paths if not Path(name).is_file()]
     if missing:
         told = f"{len(missing)} of {len(paths)} files are missing: {some(missing)}"
         raise ValueError(f"{path}: {told}; paths begin at the folder of the CSV")
-    parts = list(dict.fromkeys(row["split"].lower() for _, row in rows)) if "split" in wanted else []
-    if len(parts) > len({SIDES[part] for part in parts}):
-        raise ValueError(f"{path} has the splits {', '.join(parts)}; there may be one to train and one to test")
     labels = [row["label"] for _, row in rows]
     splits = [SIDES[row["split"].lower()] for _, row in rows] if "split" in wanted else None
-    return Listed(paths, labels, set(labels), splits)
+    return Listed(paths, labels, set(labels), splits, left)
 
 
 def subfolders(root: Path) -> list[str]:
@@ -141,6 +159,13 @@ def some(names: Iterable[str], limit: int = 10) -> str:
     return ", ".join(names[:limit]) + (f" and {len(names) - limit} more" if len(names) > limit else "")
 
 
+def _spare(parts: list[str]) -> list[str]:
+    """The parts called validation where one trains and one tests besides: they do neither."""
+    spare = [part for part in parts if part.lower() in VALIDATION]
+    rest = sorted(SIDES.get(part.lower(), "") for part in parts if part not in spare)
+    return spare if rest == ["test", "train"] else []
+
+
 def _classes(root: Path, may_be_empty: Callable[[str], bool]) -> tuple[dict[str, list[str]], Counter[str]]:
     """The images of each class folder, and how many images are left out, by the reason."""
     found, left, empty, deeper, unfit = {}, _beside(root), [], 0, 0
@@ -156,6 +181,7 @@ def _classes(root: Path, may_be_empty: Callable[[str], bool]) -> tuple[dict[str,
         told += f"; {unfit} files in them do not end in {ENDINGS}" if unfit else ""
         if deeper:
             repair = "give the folder right above the class folders, or one with just a train/ and a test/ of them"
+            repair += "; or tell the class of each image in a CSV with the columns path,label"
             raise ValueError(f"{told}; {deeper} images lie deeper: {repair}")
         raise ValueError(f"{told}; fill or remove them")
     return found, left + Counter({"deeper than in a class folder": deeper})

@@ -172,6 +172,8 @@ def _other_images(trained: Trained, root: str, classes: int = 1) -> tuple[ImageS
     images = open_images(root, flat=classes == 1)
     if len(images.classes) < classes:
         raise ValueError(f"{root} holds one class only: there is nothing to retrieve among")
+    if classes > 1 and int(images.labels.bincount().max()) < 2:
+        raise ValueError(f"{root} has one image of each class: an image is looked for by another of its class")
     return _seen(trained, images, Path(root), share, classes)
 
 

@@ -96,6 +96,9 @@ def _folder(data: schema.Folder, device: torch.device) -> Views:
         if len(part.classes) < 2:
             told = f"one class only to {use} on: both training and test need two, or there is nothing to tell apart"
             raise ValueError(f"{data.root} has {told}")
+    if int(torch.bincount(test.labels).max()) < 2:
+        told = f"one image of each of the {len(test.classes)} classes to test on: an image is looked for by another of"
+        raise ValueError(f"{data.root} has {told} its class, so two or more of some are needed")
     train_view = TrainView(data.size, data.shorter, data.scale, flip=data.flip)
     exam = exams.Retrieval(test, build_test_view(data))
     return Views(train, train_view, build_test_view(data), exam, images.deviation)
@@ -238,7 +241,7 @@ def _source(place: str, field: str) -> Source:
 def _cifar(data: schema.Cifar, device: torch.device) -> Views:
     train, test = cifar.load(data.name, data.root, data.download, device)
     if data.held_out:
-        train, test = _parted(train, data.held_out)
+        train, test = _parted(train, data.held_out, data.name)
     view = ContrastiveView(data.size, data.size, data.scale, jitter=data.jitter)
     return Views(train, view, None, exams.Frozen(train, test, None), unlabelled=True)
 
@@ -250,12 +253,12 @@ def _unlabelled(data: schema.Unlabelled, device: torch.device) -> Views:
     if len(images.classes) < 2:
         exam = exams.Unexamined(images, test_view)
         return Views(images, train_view, test_view, exam, images.deviation, unlabelled=True)
-    train, test = _parted(images, FIFTH)
+    train, test = _parted(images, FIFTH, data.root)
     exam = exams.Frozen(train, test, test_view)
     return Views(train, train_view, test_view, exam, images.deviation, unlabelled=True)
 
 
-def _parted(images: ImageSet, share: float) -> tuple[ImageSet, ImageSet]:
+def _parted(images: ImageSet, share: float, root: str) -> tuple[ImageSet, ImageSet]:
     """Of each class this share apart, evenly in the set's order and never the first; a given split wins."""
     if images.splits is not None:
         apart = torch.tensor([split == "test" for split in images.splits])
@@ -267,8 +270,9 @@ def _parted(images: ImageSet, share: float) -> tuple[ImageSet, ImageSet]:
         # Where the count of those apart grows by one; the slack keeps 5 * 0.2 from falling short of 1.
         apart = ((place + 1) * share + 1e-9).floor() > (place * share + 1e-9).floor()
     if not apart.any() or apart.all():
-        told = f"needs a class of at least {round(1 / share)} images, or train and test in the split column"
-        raise ValueError(f"{images} cannot be parted: measuring {told}")
+        told = f"{root}: {len(images)} images of {len(images.classes)} classes cannot be parted"
+        given = "a test/ beside a train/ of class folders, or a CSV whose column split has train and test"
+        raise ValueError(f"{told}: measuring needs a class of at least {round(1 / share)} images, {given}")
     train, test = (images.subset(rows.nonzero().flatten()) for rows in (~apart, apart))
     unknown = [name for name in test.classes if name not in set(train.classes)]
     if unknown:
