@@ -215,6 +215,13 @@ def line(table) -> str:
     return " ".join(shown(table).split())
 
 
+def test_queries_that_cannot_be_right_are_counted():
+    last = record("c", "sec", 0, 0.5)["last"] | {"norm_mean": 1.0, "norm_variance": 0.1}
+    runs = {Path(name): {"last": last | {"singletons": count}} for name, count in (("a", 7), ("b", 0), ("c", 2))}
+    assert "2 or 7 queries have no other image of their class and count as wrong" in line(comparison(runs))
+    assert "queries" not in line(comparison({Path("b"): runs[Path("b")]}))
+
+
 def test_the_title_is_what_the_runs_say_was_tested():
     last = record("a", "none", 0, 0.6)["last"] | {"norm_variance": 1.0}
     told = {"tested": "test images; 3 of 5 classes were trained on"}

@@ -73,8 +73,10 @@ def comparison(results: Mapping[Path, Mapping[str, Any]]) -> Table | Group:
         last = result["last"]
         shown = [f"{100 * last[name]:.1f}" if name in last else "-" for name in metrics]
         table.add_row(escape(folder.name), *shown, *[f"{last[name]:.3g}" for name in NORMS])
-    if any(result["last"].get("singletons") for result in results.values()):
-        table.caption = "queries without another image of their class count as wrong"
+    alone = sorted({int(result["last"].get("singletons", 0)) for result in results.values()} - {0})
+    if alone:
+        many = " or ".join(map(str, alone))
+        table.caption = f"{many} queries have no other image of their class and count as wrong"
     return _with_faces(table, {folder.name: [result["last"]] for folder, result in results.items()})
 
 
