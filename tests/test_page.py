@@ -784,6 +784,19 @@ def test_runs_that_differ_in_the_constraint_alone_are_compared_in_words(tmp_path
     assert "in the constraint alone" not in write_page([plain, sec], tmp_path / "page.html").read_text()
 
 
+def test_pairs_of_several_seeds_have_a_mean(tmp_path):
+    runs = []
+    for seed, recalls in ((3, (0.5, 0.6)), (4, (0.4, 0.44))):
+        for eta, recall in zip(("0.0", "0.1"), recalls, strict=True):
+            runs.append(write_run(tmp_path / f"{eta}-{seed}", recall, 0, eta=eta))
+            recipe = json.loads((runs[-1] / "recipe.json").read_text())
+            (runs[-1] / "recipe.json").write_text(json.dumps(recipe | {"seed": seed}))
+    page = write_page(runs, tmp_path / "page.html").read_text()
+    assert page.count("differing in the constraint alone") == 2 and "This is one seed" not in page
+    told = "Mean of the 2 pairs that differ so (constraint.eta 0.1, not 0.0): R@1 52.0 %, not 45.0 (+7.0 points)"
+    assert told in page
+
+
 def test_a_run_that_ends_below_its_untrained_network_is_told(tmp_path):
     better, worse = write_run(tmp_path / "better", 0.5, 0), write_run(tmp_path / "worse", 0.05, 1)
     page = write_page([better, worse], tmp_path / "page.html").read_text()

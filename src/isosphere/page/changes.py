@@ -15,17 +15,28 @@ from isosphere.page.sources import Run
 
 
 def comparisons(runs: Sequence[Run]) -> list[str]:
-    """A sentence for each run whose recipe differs in the constraint alone from one without, else from the first."""
+    """A sentence for each run whose recipe differs in the constraint alone from one without, else from the first.
+
+    Where pairs differ in the same, of several seeds for instance, one more tells their mean.
+    """
     groups: dict[str, list[Run]] = {}
     for run in runs:
         if run.recipe:
             groups.setdefault(json.dumps(learned(run.recipe, "constraint."), sort_keys=True), []).append(run)
-    said = []
+    said: list[str] = []
+    pairs: dict[str, list[tuple[Run, Run]]] = {}
     for group in groups.values():
         base = next((run for run in group if unconstrained(run.recipe)), group[0])
         for run in group:
             if constraint_of(run.recipe) != constraint_of(base.recipe):
-                said.append(f"{run.name} {against(run.recipe, base.recipe, base.name)}: {_change(run, base)}.")
+                told = _constraints(run.recipe, base.recipe)
+                alone = f"{run.name} against {base.name}, differing in the constraint alone ({told})"
+                said.append(f"{alone}: {_change(run, base)}.")
+                pairs.setdefault(told, []).append((run, base))
+    for told, its in pairs.items():
+        means = changed_metrics(*(_means([pair[side].last for pair in its]) for side in (0, 1)))
+        if len(its) > 1 and means:
+            said.append(f"Mean of the {len(its)} pairs that differ so ({told}): {'; '.join(means)}.")
     if len(said) == 1:
         said.append("This is one seed, at one learning rate for both: others may say otherwise.")
     return said
@@ -42,11 +53,11 @@ def unconstrained(recipe: dict[str, Any]) -> bool:
     return not constraint_of(recipe).get("eta") and not constraint_of(recipe).get("balanced")
 
 
-def against(recipe: dict[str, Any], base: dict[str, Any], name: str) -> str:
-    """How a recipe's constraint differs from that of the one named."""
+def _constraints(recipe: dict[str, Any], base: dict[str, Any]) -> str:
+    """How a recipe's constraint differs from that of another."""
     fields = differing([base, recipe])
     told = [f"{field} {new}, not {old}" for field, (old, new) in fields.items() if field.startswith("constraint.")]
-    return f"against {name}, differing in the constraint alone ({'; '.join(told)})"
+    return "; ".join(told)
 
 
 def _change(run: Run, base: Run) -> str:
