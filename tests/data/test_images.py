@@ -111,6 +111,17 @@ def test_csv_errors(folder, text, message):
         ImageSet.csv(folder / "list.csv")
 
 
+def test_a_csv_may_have_no_labels_where_none_are_needed(folder):
+    (folder / "list.csv").write_text("path\na/one.JPG\nb/two.png\n")
+    images = ImageSet.csv(folder / "list.csv", labelled=False)
+    assert images.classes == ["list"] and images.paths == [str(folder / "a/one.JPG"), str(folder / "b/two.png")]
+    with pytest.raises(ValueError, match="has the columns 'path'; they must be path,label"):
+        ImageSet.csv(folder / "list.csv")
+    (folder / "list.csv").write_text("path,split\na/one.JPG,train\nb/two.png,test\n")  # which would be trained on
+    with pytest.raises(ValueError, match="has the columns path,split; they must be path,label"):
+        ImageSet.csv(folder / "list.csv", labelled=False)
+
+
 def test_csv_may_have_spaces(folder):
     (folder / "list.csv").write_text("path, label ,split\n a/one.JPG,x y, test \na/two.png, x y , test\n")
     images = ImageSet.csv(folder / "list.csv")

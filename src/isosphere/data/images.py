@@ -86,12 +86,13 @@ class ImageSet:
         return cls._of(lists.flat_folder(Path(root)), root)
 
     @classmethod
-    def csv(cls, path: str | Path) -> "ImageSet":
+    def csv(cls, path: str | Path, labelled: bool = True) -> "ImageSet":
         """Images listed in a CSV with the columns path,label[,split]; paths are relative to the CSV's own folder.
 
-        Where the split is train, test or val, those of val are left out, with a warning and in the `deviation`.
+        Unless they must be `labelled`, those of a CSV without labels are one class. Where the split is train, test or
+        val, those of val are left out, with a warning and in the `deviation`.
         """
-        return cls._of(lists.csv_rows(Path(path)), path)
+        return cls._of(lists.csv_rows(Path(path), labelled), path)
 
     @classmethod
     def _of(cls, listed: lists.Listed, root: str | Path) -> "ImageSet":

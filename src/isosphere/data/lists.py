@@ -85,8 +85,11 @@ def nested(root: Path) -> bool:
     return bool(hollow) and not any(name.lower() in SIDES for name in hollow)
 
 
-def csv_rows(path: Path) -> Listed:
-    """Images that a CSV lists in the columns path,label[,split]; others are ignored."""
+def csv_rows(path: Path, labelled: bool = True) -> Listed:
+    """Images that a CSV lists in the columns path,label[,split]; others are ignored.
+
+    Unless they must be `labelled`, those of a CSV without labels are one class that has its name.
+    """
     if not path.is_file():
         raise ValueError(f"{path} is not a file; give a CSV with the columns path,label[,split]")
     if path.suffix.lower() in EXTENSIONS | UNREAD:
@@ -105,7 +108,8 @@ def csv_rows(path: Path) -> Listed:
             raise ValueError(f"{path} is neither a folder nor a CSV of paths and labels; {told}") from error
         raise ValueError(f"{path} is not a CSV in UTF-8 ({error}); give path,label[,split] in UTF-8") from error
     wanted = [name for name in ("path", "label", "split") if name in columns]
-    if wanted[:2] != ["path", "label"] or any(columns.count(name) > 1 for name in wanted):
+    needed = {"path", "label"} if labelled or "split" in wanted else {"path"}
+    if not needed <= set(wanted) or any(columns.count(name) > 1 for name in wanted):
         found = repr(told[0]) if len(told) == 1 else ",".join(told) or "(none)"
         repair = "they must be path,label[,split]" + ", with commas between them" * (len(told) == 1)
         raise ValueError(f"{path} has the columns {found}; {repair}")
@@ -137,7 +141,7 @@ def csv_rows(path: Path) -> Listed:
     if missing:
         told = f"{len(missing)} of {len(paths)} files are missing: {some(missing)}"
         raise ValueError(f"{path}: {told}; paths begin at the folder of the CSV")
-    labels = [row["label"] for _, row in rows]
+    labels = [row.get("label", path.stem) for _, row in rows]
     splits = [SIDES[row["split"].lower()] for _, row in rows] if "split" in wanted else None
     return Listed(paths, labels, set(labels), splits, left)
 

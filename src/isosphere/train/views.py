@@ -65,7 +65,7 @@ def build_test_view(data: schema.Data) -> View | None:
 
 
 def open_images(root: str, flat: bool = False) -> ImageSet:
-    """A folder of class folders or of their split, or a CSV; with `flat` also images without class folders."""
+    """A folder of class folders or of their split, or a CSV; with `flat` also images without classes."""
     if not root:
         kind = "images or of class folders" if flat else "class folders"
         raise ValueError(f"data.root is empty: name a folder of {kind} (./photos if it has that name) or a CSV")
@@ -73,7 +73,7 @@ def open_images(root: str, flat: bool = False) -> ImageSet:
     if not path.exists():
         raise FileNotFoundError(f"no such folder or file: {root}")
     if path.is_file():
-        return ImageSet.csv(path)
+        return ImageSet.csv(path, labelled=not flat)
     if flat and (not subfolders(path) or nested(path)):
         return ImageSet.flat(path)
     return ImageSet.folder(path)
