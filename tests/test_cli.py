@@ -1,6 +1,7 @@
 """The command line as a user meets it: what works, and one clear line with exit code 2 for what cannot."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from PIL import Image
 
 from commands import isosphere
 from isosphere import cli, load_run
+from isosphere.train.trained import measure_run
 from tiny import TINY
 
 FIELDS = [word for key, value in TINY.items() for word in (f"--{key}", value)]
@@ -101,10 +103,39 @@ def test_a_run_embeds_files_in_python_and_features_on_the_command_line(trained, 
         np.testing.assert_allclose(found.numpy(), np.load(trained.parent / name), rtol=1e-4, atol=1e-5)
     assert np.load(trained.parent / "f.npy").shape[1] == run.model.backbone.num_features != 16
     assert run.embed(str(files[0])).shape == (1, 16)
-    with pytest.raises(TypeError, match="embed takes paths of image files; `model` takes pixels from 0 to 255"):
-        run.embed([np.zeros((32, 32, 3), np.uint8)])
-    with pytest.raises(ValueError, match="no files to embed"):
+    with pytest.raises(ValueError, match="no images to embed"):
         run.embed([])
+
+
+@pytest.mark.parametrize("features", [False, True])
+def test_a_run_embeds_images_in_memory_as_it_does_their_files(features, trained, photos, tmp_path):
+    run, files = load_run(trained, "cpu"), sorted((photos / "class3").iterdir())
+    wanted = run.embed(files, features)
+    opened = [Image.open(file) for file in files]
+    pixels = np.stack([np.asarray(image) for image in opened])  # (5, 24, 28, 3)
+    mirrored = np.ascontiguousarray(pixels[..., ::-1, :])[..., ::-1, :]  # a view that torch cannot take as it is
+    for given in (opened, pixels, mirrored, list(pixels), torch.from_numpy(pixels.transpose(0, 3, 1, 2).copy())):
+        torch.testing.assert_close(run.embed(given, features), wanted)
+    torch.testing.assert_close(run.embed(opened[0], features), wanted[:1])
+    # PIL's are seen as their files: of any size, upright, without alpha.
+    turned = Image.Exif()
+    turned[0x0112] = 6
+    opened[1].resize((40, 22)).save(tmp_path / "turned.png", exif=turned)
+    opened[2].convert("RGBA").resize((17, 30)).save(tmp_path / "alpha.png")
+    odd = [tmp_path / "turned.png", files[3], tmp_path / "alpha.png"]
+    torch.testing.assert_close(run.embed([Image.open(file) for file in odd], features), run.embed(odd, features))
+
+
+def test_what_is_no_image_in_memory_is_refused(trained, photos):
+    run, file = load_run(trained, "cpu"), photos / "class3" / "1.png"
+    for told, pixels in {
+        "float32 (3, 8, 8)": torch.zeros(2, 3, 8, 8), "uint8 (1, 8, 8)": np.zeros((2, 1, 8, 8), np.uint8),
+        "uint8 (8, 3)": np.zeros((8, 8, 3), np.uint8),
+    }.items():  # fmt: skip
+        with pytest.raises(ValueError, match=f"uint8, from 0 to 255, an image .* not {re.escape(told)}"):
+            run.embed(pixels)
+    with pytest.raises(TypeError, match="in memory is one of PIL or an array of pixels, not str"):
+        run.embed([Image.open(file), str(file)])
 
 
 def test_embed_leaves_out_what_cannot_be_read_if_asked(trained, photos, tmp_path):
@@ -159,6 +190,33 @@ def test_evaluate_on_other_images(trained, photos):
     done = isosphere("evaluate", trained, "--data", photos / "class3", folder=trained.parent, code=2)
     told = "holds no class folder; give a folder that holds one folder of images per class, or train without classes"
     assert told in " ".join(done.stderr.split())
+
+
+def test_evaluate_on_other_images_with_a_split_measures_its_test_part(trained, photos, tmp_path):
+    for number in range(6):
+        shutil.copytree(photos / f"class{number}", tmp_path / "some" / ("train", "test")[number % 2] / f"class{number}")
+    rows = [f"{f},{f.parent.name},{f.parent.parent.name}\n" for f in sorted((tmp_path / "some").glob("*/*/*"))]
+    (tmp_path / "some.csv").write_text("path,label,split\n" + "".join(rows))
+    run = load_run(trained, "cpu")
+    wanted = measure_run(run, str(tmp_path / "some" / "test"))["last"]
+    for name in ("some", "some.csv"):
+        found = measure_run(run, str(tmp_path / name))
+        assert found["last"] == pytest.approx(wanted)
+        assert found["tested"].startswith(f"all 3 classes of the test part of {tmp_path / name}; 2 have the name")
+        shown = isosphere("evaluate", trained, "--data", name, folder=tmp_path).stdout
+        assert f"all 3 classes of the test part of {name}; 2 have" in " ".join(shown.split())
+    assert "only test images" in " ".join(isosphere("evaluate", "--help", folder=tmp_path).stdout.split())
+    isosphere("embed", trained, "some", "--out", "e.npy", folder=tmp_path)
+    assert len(np.load(tmp_path / "e.npy")) == 30, "embedded are all"
+    (tmp_path / "tests.csv").write_text("path,label,split\n" + "".join(row for row in rows if ",test" in row))
+    assert measure_run(run, str(tmp_path / "tests.csv"))["tested"].startswith(f"all 3 classes of {tmp_path}/tests.csv")
+    (tmp_path / "trains.csv").write_text("path,label,split\n" + "".join(row for row in rows if ",train" in row))
+    told = isosphere("evaluate", trained, "--data", "trains.csv", folder=tmp_path, code=2).stderr
+    assert "trains.csv gives a split without a test image: leave out the split to measure on all" in told
+    for number in (3, 5):
+        shutil.rmtree(tmp_path / "some" / "test" / f"class{number}")
+    told = isosphere("evaluate", trained, "--data", "some", folder=tmp_path, code=2).stderr
+    assert "the test part of some holds one class only" in told
 
 
 @pytest.mark.parametrize(
@@ -218,7 +276,7 @@ def test_inspect_of_odd_files(tmp_path):
         ("e.npy", "lost.npy"): "integers, not torch.float16",
         ("e.npy", "short.npy"): "12",
         ("objects.npy", "names.npy"): "objects.npy is not a plain .npy array",
-        ("many.npz", "names.npy"): "many.npz is an archive, as .npz and .pt are: save one array with np.save",
+        ("many.npz", "names.npy"): "many.npz holds the arrays a, b: it is not clear which are the embeddings",
         ("empty.npy", "names.npy"): "empty.npy is not a plain .npy array",
         ("e.npy", "paths.txt"): "paths.txt is not a plain .npy array",
         ("e.npy", "one.npy"): "labels must have shape (12,)",
@@ -229,6 +287,76 @@ def test_inspect_of_odd_files(tmp_path):
         done = isosphere("inspect", *words, folder=tmp_path, code=2)
         assert message in done.stderr and len(done.stderr.strip().splitlines()) == 1, done.stderr
         assert "pickle" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "names, told",
+    [
+        (("embeddings", "labels"), "embeddings, labels"),
+        (("X", "y"), "embeddings (X), labels (y)"),
+        (("features", "targets"), "embeddings (features), labels (targets)"),
+        ((), "embeddings (arr_0), labels (arr_1)"),
+    ],
+)
+def test_inspect_of_one_archive_tells_what_two_files_do(names, told, tmp_path):
+    arrays = np.random.default_rng(0).normal(size=(40, 8)), np.array(["cat", "dog", "owl", "hen"] * 10)
+    for name, array in zip(("e.npy", "y.npy"), arrays, strict=True):
+        np.save(tmp_path / name, array)
+    np.savez(tmp_path / "both.npz", *(() if names else arrays), **dict(zip(names, arrays, strict=False)))
+    wanted = isosphere("inspect", "e.npy", "y.npy", folder=tmp_path).stdout
+    shown = isosphere("inspect", "both.npz", folder=tmp_path).stdout
+    assert shown == f"both.npz holds {told}\n{wanted}" and "40 embeddings, 4 classes" in wanted
+
+
+def test_inspect_of_archives(trained, tmp_path):
+    generator = np.random.default_rng(0)
+    embeddings, labels = generator.normal(size=(40, 8)), np.arange(40) // 4
+    np.save(tmp_path / "y.npy", labels)
+    objects = np.array([{}] * 40, dtype=object)
+    for name, arrays in {
+        "alone": {"vectors": embeddings}, "ids": {"x": embeddings, "[ids]": labels}, "none": {},
+        "unknown": {"vectors": embeddings, "ids": labels}, "two": {"embeddings": embeddings, "y": labels, "Y": labels},
+        "own": {"embeddings": embeddings, "features": embeddings[:9], "labels": labels, "y": labels[:9]},
+        "objects": {"embeddings": embeddings, "labels": objects}, "turned": {"arr_0": labels, "arr_1": embeddings},
+        "every": {f"image{number}": embeddings[number] for number in range(40)},
+    }.items():  # fmt: skip
+        np.savez(tmp_path / f"{name}.npz", **arrays)
+    torch.save({"embeddings": torch.ones(4, 2)}, tmp_path / "torch.pt")
+    whole = (tmp_path / "own.npz").read_bytes()
+    (tmp_path / "cut.npz").write_bytes(whole[:300])
+    (tmp_path / "damaged.npz").write_bytes(whole[:400] + bytes([whole[400] ^ 255]) + whole[401:])
+    for words, told in {
+        ("alone.npz",): "alone.npz holds embeddings (vectors) 40 embeddings, no labels",
+        ("ids.npz",): "ids.npz holds embeddings (x); not used: [ids] 40 embeddings, no labels",
+        ("ids.npz", "y.npy"): "ids.npz holds embeddings (x); not used: [ids] 40 embeddings, 10 classes",
+        ("own.npz",): "own.npz holds embeddings, labels; not used: features, y 40 embeddings, 10 classes",
+    }.items():
+        assert " ".join(isosphere("inspect", *words, folder=tmp_path).stdout.split()).startswith(told)
+    unclear, plain = "it is not clear which are the", "is not a plain .npy array or .npz of numbers or names"
+    for name, told in {
+        "unknown.npz": f"unknown.npz holds the arrays vectors, ids: {unclear} embeddings; call them embeddings",
+        "two.npz": f"two.npz holds the arrays embeddings, y, Y: {unclear} labels; call them labels",
+        "none.npz": f"none.npz holds the arrays (none): {unclear} embeddings",
+        "every.npz": f"image18, image19 and 20 more: {unclear} embeddings",
+        "objects.npz": f"labels of objects.npz {plain}",
+        "turned.npz": "embeddings must have shape (N, D) with N and D at least 1, not (40,)",
+        "torch.pt": "torch.pt is an archive, as .pt is, but not of np.savez: save one array with np.save",
+        "cut.npz": f"cut.npz {plain}",
+        "damaged.npz": f"embeddings of damaged.npz {plain}",
+    }.items():
+        done = isosphere("inspect", name, folder=tmp_path, code=2)
+        assert told in done.stderr and len(done.stderr.strip().splitlines()) == 1, done.stderr
+    help_text = " ".join(isosphere("inspect", "--help", folder=tmp_path).stdout.replace("│", "").split())
+    assert "or a .npz also of labels" in help_text
+
+
+def test_inspect_of_a_runs_own_archive_tells_its_norms_and_metrics(trained):
+    last = json.loads((trained / "result.json").read_text())["last"]
+    shown = " ".join(isosphere("inspect", "run/test_embeddings.npz", folder=trained.parent).stdout.split())
+    assert "run/test_embeddings.npz holds embeddings (embeddings x scale), labels; not used: classes" in shown
+    assert f"{100 * last['recall@1']:.2f}" in shown and "25 embeddings, 5 classes" in shown
+    mean = float(re.search(r"norms: mean ([\d.e+-]+),", shown).group(1))
+    assert mean == pytest.approx(last["norm_mean"], rel=2e-3)
 
 
 def test_damaged_run_folders(trained, tmp_path):

@@ -144,14 +144,15 @@ def reproduce(
 def evaluate(
     context: typer.Context,
     run: Annotated[Path, typer.Argument(help="a run folder")],
-    data: Annotated[Path | None, typer.Option(help="another folder or CSV, all classes of which are used")] = None,
+    data: Annotated[Path | None, typer.Option(help="another folder or CSV; of a given split its test part")] = None,
     probe: Annotated[bool, typer.Option("--probe", help="self-supervision: the linear probe at several rates")] = False,
     device: Device = "auto",
 ) -> None:
     """Measure a trained run on its test classes, or on other images.
 
     With --data it is retrieval among other images, for runs on faces and without labels, too, of which
-    `--data.skip_unreadable true` leaves out what cannot be read. Fields of the data can be changed as in `train`:
+    `--data.skip_unreadable true` leaves out what cannot be read. Of train/ and test/ folders, or a CSV with a split,
+    only test images are measured. Fields of the data can be changed as in `train`:
     `isosphere evaluate RUN --data.pairs lfw --data.pairs_root DIR`.
     """
     from isosphere.tables import comparison, probe_table, show

@@ -9,12 +9,13 @@ from isosphere.arguments import parse_changes, split_changes
 
 
 def inspect(
-    embeddings: Annotated[Path, typer.Argument(help="a .npy file of raw embeddings, (N, D)")],
+    embeddings: Annotated[Path, typer.Argument(help="a .npy file of raw embeddings, (N, D), or a .npz also of labels")],
     labels: Annotated[Path | None, typer.Argument(help="a .npy file of labels, (N,), integers or names")] = None,
 ) -> None:
     """Metrics and norms of embeddings from any tool, and whether SEC could matter for them.
 
-    Without labels, or with those of one class only, norms alone are told.
+    Without labels, or with those of one class only, norms alone are told. One .npz, as np.savez makes it, may hold
+    both: the arrays embeddings and labels. A run's test_embeddings.npz is one.
     """
     from rich.console import Console
 

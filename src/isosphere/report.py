@@ -1,10 +1,13 @@
 """What is told about embeddings from any tool, read from files alone."""
 
-from collections.abc import Iterator
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from rich.markup import escape
 from rich.table import Table
 
 from isosphere.tables import columns
@@ -15,12 +18,17 @@ if TYPE_CHECKING:
 SPREAD = 0.15
 """Coefficient of variation from which SEC could matter: in `results/table3_*.json` test norms have 0.15 to 0.52 without
 a constraint, where SEC gained in every cell, and 0.07 to 0.14 with SEC."""
+NAMES = {
+    "embeddings": ("embeddings", "embedding", "features", "x", "arr_0"),
+    "labels": ("labels", "label", "targets", "target", "y", "arr_1"),
+}
+"""What the arrays of a .npz may be called, in capitals, too: our own name, usual ones, np.savez's for the nameless."""
 
 
 def inspection(embeddings_file: Path, labels_file: Path | None = None) -> Iterator[Table | str]:
     """Metrics, norms, errors by norm decile and a verdict on SEC for embeddings (N, D) and labels (N,) in files.
 
-    Without labels, or with those of one class only, norms and the verdict alone.
+    Both may be in one .npz. Without labels, or with those of one class only, norms and the verdict alone.
     """
     from isosphere.metrics import clustering_metrics, retrieval_metrics
     from isosphere.metrics.faces import norm_and_errors
@@ -28,8 +36,13 @@ def inspection(embeddings_file: Path, labels_file: Path | None = None) -> Iterat
     from isosphere.metrics.retrieval import first_is_right
     from isosphere.sphere import norms
 
-    embeddings = checked_embeddings(_tensor(embeddings_file))
-    labels = None if labels_file is None else checked_labels(_whole(_tensor(labels_file)), len(embeddings))
+    arrays, told = _read(embeddings_file, *NAMES) if labels_file is None else _read(embeddings_file, "embeddings")
+    if labels_file is not None:
+        others, more = _read(labels_file, "labels")
+        arrays, told = arrays | others, told + more
+    yield from told  # before what may be wrong with them
+    embeddings = checked_embeddings(arrays["embeddings"])
+    labels = checked_labels(_whole(arrays["labels"]), len(embeddings)) if "labels" in arrays else None
     classes = 0 if labels is None else len(labels.unique())
     lengths, wrong = norms(embeddings), None
     mean = float(lengths.mean())
@@ -102,21 +115,62 @@ def _whole(labels: "torch.Tensor") -> "torch.Tensor":
     return whole if bool((whole.double() == labels.double()).all()) else labels
 
 
-def _tensor(path: Path) -> "torch.Tensor":
-    import torch
-
+def _read(path: Path, kind: str, *others: str) -> "tuple[dict[str, torch.Tensor], list[str]]":
+    """Tensors by their kind, and which arrays these are: a .npy is of the kind, a .npz may hold the others, too."""
     if not path.is_file():
         raise FileNotFoundError(f"no such file: {path}")
+    held = _plain(path, lambda: np.load(path, allow_pickle=False))
+    if isinstance(held, np.ndarray):
+        return {kind: _tensor(path, held)}, []
+    with held:
+        if not all(name.endswith(".npy") for name in held.zip.namelist()):
+            told = "is an archive, as .pt is, but not of np.savez: save one array with np.save, or some with np.savez"
+            raise ValueError(f"{path} {told}")
+        called = {one: _called(path, held.files, one, needed=one == kind) for one in (kind, *others)}
+        names = {one: name for one, name in called.items() if name is not None}
+        arrays = {one: _plain(f"{name} of {path}", lambda name=name: held[name]) for one, name in names.items()}
+        left = [name for name in held.files if name not in names.values()]
+        if kind == "embeddings" and {kind, "labels", "scale"} <= {*held.files} and arrays[kind].dtype == np.float16:
+            # A run's test_embeddings.npz: half precision, scaled to a largest component of 1.
+            scale = _plain(f"scale of {path}", lambda: held["scale"])
+            arrays[kind] = arrays[kind].astype(np.float32) * np.float32(scale)
+            names[kind] += " x scale"
+            left.remove("scale")
+    told = ", ".join(one if name == one else f"{one} ({name})" for one, name in names.items())
+    told = f"{path} holds {told}" + (f"; not used: {_listed(left)}" if left else "")
+    return {one: _tensor(f"{names[one]} of {path}", array) for one, array in arrays.items()}, [escape(told)]
+
+
+def _called(path: Path, names: list[str], kind: str, needed: bool) -> str | None:
+    """Which of an archive's arrays is of this kind: by its name, or the only one where one is needed."""
+    found = [kind] if kind in names else [name for name in names if name.lower() in NAMES[kind]]
+    if not found and needed and len(names) == 1:
+        return names[0]
+    if len(found) > 1 or (needed and not found):
+        told = f"it is not clear which are the {kind}; call them {kind}, or save them alone with np.save"
+        raise ValueError(f"{path} holds the arrays {_listed(names) or '(none)'}: {told}")
+    return found[0] if found else None
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
+
+
+def _plain(what: Path | str, load: Callable[[], Any]) -> Any:
+    """What is loaded; one line where it is damaged or of Python objects."""
     try:
-        array = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
-        told = "is not a plain .npy array of numbers or names (of Python objects: np.asarray(names, dtype=str))"
-        raise ValueError(f"{path} {told}") from error
-    if not isinstance(array, np.ndarray):
-        raise ValueError(f"{path} is an archive, as .npz and .pt are: save one array with np.save")
+        return load()
+    except (ValueError, EOFError, OSError, zipfile.BadZipFile, zlib.error) as error:
+        told = "is not a plain .npy array or .npz of numbers or names (of Python objects: np.asarray(names, dtype=str))"
+        raise ValueError(f"{what} {told}") from error
+
+
+def _tensor(what: Path | str, array: np.ndarray) -> "torch.Tensor":
+    import torch
+
     if array.dtype.kind in "US":  # class names in place of numbers
         array = np.unique(array, return_inverse=True)[1]
     try:
         return torch.from_numpy(array.astype(array.dtype.newbyteorder("="), copy=False))
     except TypeError as error:
-        raise ValueError(f"{path}: {error}") from error
+        raise ValueError(f"{what}: {error}") from error

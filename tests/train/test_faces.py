@@ -309,6 +309,23 @@ def test_what_embed_and_evaluate_are_given_is_seen_as_in_verification(
     assert {name: last[name] for name in wanted} == pytest.approx(wanted)
 
 
+def test_faces_in_memory_are_cut_as_files_without_landmarks_are(faces: Path, trained: Path, tmp_path: Path) -> None:
+    run = load_run(trained, "cpu")
+    assert not run.recipe.data.align
+    files = sorted((faces / "people").glob("Person_*/[01].png"))
+    wanted = run.embed(files)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        torch.testing.assert_close(run.embed([Image.open(file) for file in files]), wanted)
+    aligned = replace(run, recipe=replace(run.recipe, data=replace(run.recipe.data, align=True)))
+    framed_already = [Image.open(file).resize((112, 112)) for file in files[:2]]
+    with pytest.warns(UserWarning, match=f"{len(files)} of {len(files) + 2} faces have no landmarks"):
+        found = aligned.embed([*framed_already, *map(Image.open, files)])
+    torch.testing.assert_close(found[2:], wanted)
+    pixels = torch.stack([torch.from_numpy(np.array(image)).permute(2, 0, 1) for image in framed_already])
+    torch.testing.assert_close(found[:2], mirrored(run.model, pixels), rtol=1e-4, atol=1e-5)
+
+
 def test_of_numbers_evaluate_cannot_tell_who_they_are(faces: Path, trained: Path, tmp_path: Path) -> None:
     files = sorted((faces / "people").glob("Person_*/[01].png"))
     rows = [f"{file},{file.parent.name[-1]}\n" for file in files]  # those trained on, under other names

@@ -34,17 +34,34 @@ def decode(file: str | Path | BinaryIO, name: str = "") -> Tensor:
     """An image file as RGB, uint8 (3, H, W), upright by its EXIF orientation; one in memory is told by `name`."""
     try:
         with Image.open(file) as opened:
-            image, kind = ImageOps.exif_transpose(opened), opened.format
-        if image.mode == "F" or (image.mode == "I" and kind not in ("PNG", "PPM")):  # which have 16 bits at most
-            raise ValueError("32 bits a pixel do not tell what is white; save it with 8 or 16")
-        if image.mode.startswith("I"):  # 16-bit grey: PIL's own conversion would clip it to white
-            image = Image.fromarray((np.asarray(image).astype(np.int64) >> 8).clip(0, 255).astype(np.uint8))
-        if "transparency" in image.info:
-            image = image.convert("RGBA")
-        return torch.from_numpy(np.array(image.convert("RGB"))).permute(2, 0, 1).contiguous()
+            return _rgb(opened)
     except Exception as error:  # on damaged files PIL raises almost anything
         reason = str(error).replace(repr(file), repr(name)) if name else error
         raise UnreadableImage(name or str(file), f"{type(error).__name__}: {reason}") from error
+
+
+def in_memory(image: Image.Image | np.ndarray | Tensor) -> Tensor:
+    """An image of PIL, seen as its file would be, or pixels, uint8 (3, H, W) or (H, W, 3), as uint8 (3, H, W)."""
+    if isinstance(image, Image.Image):
+        return _rgb(image)
+    if not isinstance(image, np.ndarray | Tensor):
+        raise TypeError(f"an image in memory is one of PIL or an array of pixels, not {type(image).__name__}")
+    pixels = image if isinstance(image, Tensor) else torch.from_numpy(np.array(image))  # copied: may be flipped
+    if pixels.dtype != torch.uint8 or pixels.ndim != 3 or 3 not in (pixels.shape[0], pixels.shape[2]):
+        told = f"{str(pixels.dtype).removeprefix('torch.')} {tuple(pixels.shape)}"
+        raise ValueError(f"pixels are uint8, from 0 to 255, an image (3, H, W) or (H, W, 3), not {told}")
+    return pixels if pixels.shape[0] == 3 else pixels.permute(2, 0, 1)
+
+
+def _rgb(opened: Image.Image) -> Tensor:
+    image, kind = ImageOps.exif_transpose(opened), opened.format
+    if image.mode == "F" or (image.mode == "I" and kind not in ("PNG", "PPM")):  # which have 16 bits at most
+        raise ValueError("32 bits a pixel do not tell what is white; save it with 8 or 16")
+    if image.mode.startswith("I"):  # 16-bit grey: PIL's own conversion would clip it to white
+        image = Image.fromarray((np.asarray(image).astype(np.int64) >> 8).clip(0, 255).astype(np.uint8))
+    if "transparency" in image.info:
+        image = image.convert("RGBA")
+    return torch.from_numpy(np.array(image.convert("RGB"))).permute(2, 0, 1).contiguous()
 
 
 class ImageSet:

@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from PIL import Image
 from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress
 from torch import Tensor, nn
 
-from isosphere.data.images import ImageSet, UnreadableImage, decode, readable_images
+from isosphere.data.images import ImageSet, UnreadableImage, decode, in_memory, readable_images
 from isosphere.recipes import options, schema
 from isosphere.recipes.places import bases
 from isosphere.train import build, distributed, state
@@ -23,6 +24,8 @@ from isosphere.train.frames import Source, framed, parse_place, square
 from isosphere.train.journal import ANY_NAME
 from isosphere.train.overlap import kind_of, tested
 from isosphere.train.views import build_face_exam, build_test_view, build_views, open_images
+
+Pixels = Image.Image | np.ndarray | Tensor  # in memory
 
 
 @dataclass(frozen=True)
@@ -36,18 +39,24 @@ class Trained:
     images: int | None  # how many it was trained on; an older checkpoint does not tell
     stopped: int | None = None  # the step of its checkpoint, if it was not trained to its end
 
-    def embed(self, files: Sequence[str | Path], features: bool = False) -> Tensor:
-        """Raw embeddings (N, D) of image files, seen as the run's test images are, or the backbone's features."""
-        files = [files] if isinstance(files, str | Path) else files
-        if not all(isinstance(file, str | Path) for file in files):
-            raise TypeError("embed takes paths of image files; `model` takes pixels from 0 to 255, (N, 3, H, W)")
-        paths = [str(file) for file in files]
-        if not paths:
-            raise ValueError("there are no files to embed")
-        images = ImageSet(torch.zeros(len(paths), dtype=torch.long), ["files"], paths)
-        images, view, how = _seen(self, images, Path(paths[0]).parent, skip=False)
+    def embed(self, images: Sequence[str | Path | Pixels] | Pixels, features: bool = False) -> Tensor:
+        """Raw embeddings (N, D) of images, seen as the run's test images are, or the backbone's features.
+
+        Images are all paths of files, or all in memory: of PIL, or pixels of any size, uint8 (N, 3, H, W) or
+        (N, H, W, 3). Faces in memory have no landmarks: those of 112 x 112 stay, others are cut by `data.fraction`.
+        """
+        images = [images] if isinstance(images, str | Path | Image.Image) else list(images)
+        if not images:
+            raise ValueError("there are no images to embed")
+        labels = torch.zeros(len(images), dtype=torch.long)
+        if all(isinstance(image, str | Path) for image in images):
+            files = ImageSet(labels, ["files"], list(map(str, images)))
+            found, view, how = _seen(self, files, Path(images[0]).parent, skip=False)
+        else:
+            pixels, how = _seen_in_memory(self, images)
+            found, view = ImageSet.from_pixels(pixels, labels, ["images"]), None
         dtype = half_precision(self.recipe.loop, self.device)
-        return embed(self.model, images, view, self.device, autocast=dtype, how="features" if features else how)
+        return embed(self.model, found, view, self.device, autocast=dtype, how="features" if features else how)
 
 
 def load_run(folder: str | Path, device: str = "auto") -> Trained:
@@ -99,7 +108,7 @@ def for_others(recipe: schema.Recipe) -> schema.Recipe:
 
 
 def measure_run(trained: Trained, root: str | None = None) -> dict[str, Any]:
-    """A trained run in its own exam, or in retrieval among all classes of a folder or CSV.
+    """A trained run in its own exam, or in retrieval among all classes of a folder or CSV, of a given split the test's.
 
     Returns the metrics as `last`, and as `tested` what the images are to the run.
     """
@@ -108,9 +117,9 @@ def measure_run(trained: Trained, root: str | None = None) -> dict[str, Any]:
         exam = _own_exam(trained)
         told = tested(exam, trained.classes, trained.images, kind_of(trained.recipe.data))
     else:
-        images, view, how = _other_images(trained, root, classes=2)
+        images, view, how, part = _other_images(trained, root, classes=2)
         exam, embedder = Retrieval(images, view), partial(embedder, how=how)
-        told = f"all {len(images.classes)} classes of {root}"
+        told = f"all {len(images.classes)} classes of {part}"
         shared = len(set(images.classes).intersection(trained.classes))
         told += f"; {shared} have the name of one trained on" if shared else ""
     told += "" if trained.stopped is None else f"; the run was stopped at step {trained.stopped:,}"
@@ -162,19 +171,30 @@ def embed_shown(trained: Trained, images: Images, view: View | None, how: str = 
 
 def embed_files(trained: Trained, root: str, out: Path, features: bool = False) -> list[Path]:
     """Embed a folder's or CSV's images to OUT.npy, OUT.labels.npy (their classes' names) and OUT.paths.txt (both)."""
-    images, view, how = _other_images(trained, root)
+    images, view, how, _ = _other_images(trained, root)
     return _write(out, images, embed_shown(trained, images, view, "features" if features else how))
 
 
-def _other_images(trained: Trained, root: str, classes: int = 1) -> tuple[ImageSet, View | None, str]:
-    """Images of a place with at least so many classes; of faces `folder:0.52` says another share of the frame."""
+def _other_images(trained: Trained, root: str, classes: int = 1) -> tuple[ImageSet, View | None, str, str]:
+    """Images of a place with at least so many classes, and which part of it they are.
+
+    Where several classes are to be measured, a given split's test images are; of faces `folder:0.52` says another share
+    of the frame.
+    """
+    part = root
     root, share = parse_place(root, "root") if isinstance(trained.recipe.data, schema.Faces) else (root, None)
     images = open_images(root, flat=classes == 1)
+    if classes > 1 and images.splits is not None:
+        tests = [index for index, split in enumerate(images.splits) if split == "test"]
+        if not tests:
+            raise ValueError(f"{root} gives a split without a test image: leave out the split to measure on all")
+        if len(tests) < len(images):
+            part, images = f"the test part of {part}", images.subset(tests)
     if len(images.classes) < classes:
-        raise ValueError(f"{root} holds one class only: there is nothing to retrieve among")
+        raise ValueError(f"{part} holds one class only: there is nothing to retrieve among")
     if classes > 1 and int(images.labels.bincount().max()) < 2:
-        raise ValueError(f"{root} has one image of each class: an image is looked for by another of its class")
-    return _seen(trained, images, Path(root), share, classes)
+        raise ValueError(f"{part} has one image of each class: an image is looked for by another of its class")
+    return *_seen(trained, images, Path(root), share, classes), part
 
 
 def _seen(
@@ -191,6 +211,17 @@ def _seen(
     if skip and getattr(data, "skip_unreadable", False):
         images = readable_images(images, skip_unreadable=True)
     return images, build_test_view(data), "embeddings"
+
+
+def _seen_in_memory(trained: Trained, images: Sequence[Pixels]) -> tuple[Tensor, str]:
+    """Images of any sizes as the network sees those of the run, uint8 (N, 3, S, S), and the `how`."""
+    data, pixels = trained.recipe.data, [in_memory(image) for image in images]
+    faces, view = isinstance(data, schema.Faces), build_test_view(data)
+    cut = sum(image.shape[1:] != (data.size, data.size) for image in pixels)
+    if faces and data.align and cut:
+        told = f"{cut} of {len(pixels)} faces have no landmarks: their central square is taken"
+        warnings.warn(told, stacklevel=3)
+    return torch.stack([view(image) for image in pixels]), "mirrored" if faces else "embeddings"
 
 
 @torch.no_grad()
