@@ -448,6 +448,7 @@ def test_datasets_says_what_is_installed_and_where_to_get_the_rest(tmp_path):
     assert "CUB-200-2011" in told and "cars196" in told and "not installed" in told and "http" in told
     joined = isosphere("datasets", folder=tmp_path).stdout
     assert "--get sop" in joined and "--get cars196" not in joined and "--get inshop" not in joined
+    assert "CIFAR-100: isosphere train simclr-cifar10 --data.download true" in told
     (tmp_path / "data").rename(tmp_path / "my[data]")
     assert "my[data]/CUB_200_2011" in isosphere("datasets", "my[data]", folder=tmp_path).stdout.replace("\n", "")
 

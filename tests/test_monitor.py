@@ -500,6 +500,15 @@ def test_each_alarm_is_raised_once_an_episode():
     assert train_on([2.0, 30.0] + [2.0] * (CALM + 1) + [30.0]) == ["exploding", "exploding"]
 
 
+def test_norms_that_explode_before_the_first_read_are_measured_by_the_first_step():
+    monitor, _ = watched(every=5)
+    monitor(torch.ones(4, 1) * 50.0)  # an evaluation is no step
+    for mean in (2.0, 90.0, 90.0, 90.0):
+        monitor((torch.ones(4, 1) * mean).requires_grad_())
+    with pytest.warns(UserWarning, match=r"step 4: norms explode: their mean 68 is 34 times the first step's"):
+        monitor.close()
+
+
 def test_alarms_name_the_numbers_and_a_remedy():
     monitor, _ = watched(every=1)
     for mean in (2.0, 30.0):

@@ -253,4 +253,4 @@ def test_names_keep_their_brackets():
     assert "closing[x]-sec" in text and "all classes of a[b]" in text and "mine[2]" in text
     text = shown(seeds_table([record("cell[x]", "arm[y]", 0, 0.5)]))
     assert "cell[x]" in text and "arm[y]" in text
-    assert "run[z]" in shown(probe_table({}, "run[z]"))
+    assert "run[z]" in shown(probe_table({}, "run[z]", "test images"))

@@ -165,7 +165,8 @@ def evaluate(
     if probe:
         if data is not None:
             raise ValueError("--probe is taken on the run's own images: leave out --data")
-        show(probe_table(probe_run(trained, RATES), run.name))
+        found, tested = probe_run(trained, RATES)
+        show(probe_table(found, run.name, tested))
         return
     show(comparison({run: measure_run(trained, None if data is None else str(data))}))
 

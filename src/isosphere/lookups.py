@@ -120,4 +120,5 @@ def datasets(
     for row in installed(root):
         how = f"--get {row.name}, or " if SOURCES[row.name].archive else ""
         table.add_row(row.name, row.title, escape(row.state), escape(str(row.folder or how + row.source)))
+    table.caption = "CIFAR-10, CIFAR-100: isosphere train simclr-cifar10 --data.download true"
     Console().print(table, highlight=False)

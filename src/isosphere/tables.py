@@ -190,10 +190,11 @@ def spread(values: list[float]) -> str:
     return f"{mean} ± {np.std(values, ddof=1):.1f}" if len(values) > 1 else mean
 
 
-def probe_table(found: Mapping[float, Mapping[str, Any]], run: str) -> Table:
-    """The linear probe at several learning rates, last and best epoch, in percent."""
+def probe_table(found: Mapping[float, Mapping[str, Any]], run: str, tested: str) -> Table:
+    """The linear probe at several learning rates on what was tested, last and best epoch, in percent."""
     table = Table("lr", "top-1", "top-5", "best top-1*", "best top-5*", "epoch*", box=box.SIMPLE)
-    table.title, table.caption = f"linear probe of {escape(run)}, in %", "* in the epoch that is best on test"
+    table.title = escape(f"linear probe of {run} on {tested}; in %")
+    table.caption = "* in the epoch that is best on test"
     for lr, its in found.items():
         shares = [its[name] for name in ("top1", "top5", "best_top1", "best_top5")]
         shown = [f"diverged in epoch {its['diverged']}"] if its["diverged"] else [f"{100 * s:.1f}" for s in shares]

@@ -10,7 +10,9 @@ from safetensors.torch import save_file
 from torch import nn
 
 from isosphere import build_embedder
-from isosphere.models.embedder import build_backbone, read_weights
+from isosphere.models.embedder import OURS, build_backbone, read_weights
+from isosphere.models.se_resnet_ir import FACE_BACKBONES
+from isosphere.recipes import options, schema
 
 BACKBONES = ["small_cnn", "timm/resnet18", "resnet10t", "torchvision/mobilenet_v2", "regnet_y_400mf"]
 
@@ -122,6 +124,11 @@ def test_bad_weight_files(tmp_path, monkeypatch):
 def test_side_branches_are_left_out_of_training():
     embeddings = build_embedder("torchvision/googlenet", dim=8).train()(torch.zeros(2, 3, 96, 96, dtype=torch.uint8))
     assert embeddings.shape == (2, 8)
+
+
+def test_our_networks_are_named_in_the_help():
+    (told,) = [reason for field, _, _, reason in options.describe(schema.Model()) if field == "backbone"]
+    assert all(name in told for name in OURS.keys() - FACE_BACKBONES.keys()) and "se_resnet50_ir" in told
 
 
 def test_unknown_names():

@@ -4,6 +4,7 @@ import csv
 import json
 import math
 import os
+import shutil
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -439,10 +440,23 @@ def test_a_probe_asks_where_the_data_went(trained, capsys, monkeypatch):
         assert code == 2 and "no folder x" in told and "say where it is now with --data.root" in " ".join(told.split())
 
 
-def test_images_parted_otherwise_than_in_training_are_not_called_unseen(trained, capsys):
-    code, shown, told = command(capsys, "evaluate", trained, "--device", "cpu", "--data.held_out", "0.2")
+@pytest.mark.parametrize("how", [(), ("--probe",)])
+def test_images_parted_otherwise_than_in_training_are_not_called_unseen(how, trained, capsys):
+    code, shown, told = command(capsys, "evaluate", trained, "--device", "cpu", "--data.held_out", "0.2", *how)
     shown = " ".join(shown.split())
     assert code == 0 and "some may have been trained on" in shown and "not trained on" not in shown, told
+
+
+@pytest.mark.parametrize("how", [(), ("--probe",)])
+def test_a_run_that_was_stopped_is_told_with_its_numbers(how, trained, tmp_path, capsys):
+    run = shutil.copytree(trained, tmp_path / "run")
+    saved = torch.load(run / "checkpoint.pt", weights_only=True)
+    for stopped in (False, True):
+        torch.save(saved | {"step": 13, "finished": not stopped}, run / "checkpoint.pt")
+        code, shown, told = command(capsys, "evaluate", run, "--device", "cpu", *how)
+        shown = " ".join(shown.split())
+        assert code == 0 and "test images, not trained on" in shown, told
+        assert ("the run was stopped at step 13" in shown) == stopped
 
 
 def test_class_folders_give_every_fifth_image_to_the_exam(tmp_path, capsys):
@@ -549,6 +563,7 @@ def test_one_class_folder_is_a_folder_without_labels(tmp_path):
             {"batches": "Batches", "batches.size": "2", "batches.per_class": "2"},
             "images without labels need several views of each: --batches Shuffled",
         ),
+        ({"batches.size": "1"}, "NTXent compares images, and a batch of 1 would be of one: use --batches.size 2"),
         ({"batches.size": "21"}, "a batch of 21 cannot be drawn from 20 images"),
         ({"data.jitter": "0.4,0.4,0.4,0.9"}, "jitter must be three numbers from 0 to 1, and 0 to 0.5 for the hue"),
         ({"loss.weight": "0"}, "weight must be a positive number, not 0.0"),

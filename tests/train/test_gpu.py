@@ -1,12 +1,18 @@
-"""On a GPU: a captured step is the eager step and waits for nothing, class heads are right, runs free their memory, and
-a deterministic run resumes bit for bit."""
+"""On a GPU: a captured step is the eager step and waits for nothing, class heads are right, runs free their memory, a
+deterministic run resumes bit for bit, and SimCLR's captured one but for rounding."""
+
+import json
 
 import pytest
 import torch
 
+from isosphere.data import cifar
 from isosphere.losses import classes
 from isosphere.losses.margins import ArcFace
+from isosphere.recipes import find
 from isosphere.train import loop, reproduce
+from isosphere.train.capture import CapturedStep, CompiledView
+from small_cifar import write_cifar10
 from tiny import tiny_recipe
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -85,3 +91,35 @@ def test_a_deterministic_run_resumes_bit_for_bit(loss, changes, tmp_path, monkey
     for part in ("model", "criterion", "constraint"):
         assert all(torch.equal(value, broken[part][name]) for name, value in whole[part].items())
     torch.use_deterministic_algorithms(False)
+
+
+def test_a_captured_simclr_run_resumes_with_its_radius_and_its_ramp(tmp_path, monkeypatch):
+    """Stopped within an epoch. In float64, so that the order in which a GPU adds is far below what is compared."""
+    monkeypatch.setattr(cifar, "COUNTS", {"train": 200, "test": 50})
+    write_cifar10(tmp_path, 200, 50, lambda labels, generator: generator.integers(0, 256, (len(labels), 3, 32, 32)))
+    changes = {
+        "data.root": str(tmp_path), "model.backbone": "small_cnn", "model.dim": "16", "batches.size": "20",
+        "optimiser.lr": "0.01", "loop.steps": "2", "loop.log_every": "1", "loop.compile": "true",
+        "loop.precision": "float64",
+    }  # fmt: skip
+    recipe = find("simclr-cifar10-sec-ema", changes)  # of two epochs of ten steps
+    assert recipe.constraint.radius == "ema" and recipe.constraint.ramp == (0, 1)
+    run = loop.prepare(recipe, torch.device("cuda"))
+    assert isinstance(run.update, CapturedStep) and isinstance(run.views.train_view, CompiledView)
+    loop.fit(recipe, tmp_path / "whole", "cuda")
+    with monkeypatch.context() as patch, pytest.raises(loop.Interrupted):
+        patch.setattr(loop, "_asked_to_stop", lambda run, caught: run.step == 13)
+        loop.fit(recipe, tmp_path / "broken", "cuda")
+    stopped = torch.load(tmp_path / "broken" / "checkpoint.pt", weights_only=True)
+    loop.fit(recipe, tmp_path / "broken", "cuda", resume=True)
+    whole, broken = (torch.load(tmp_path / name / "checkpoint.pt", weights_only=True) for name in ("whole", "broken"))
+    assert stopped["step"] == 13 and whole["step"] == broken["step"] == 20
+    assert 0 < stopped["constraint"]["running_radius"] != whole["constraint"]["running_radius"]
+    for part in ("model", "constraint"):
+        torch.testing.assert_close(broken[part], whole[part], rtol=1e-6, atol=1e-9)
+    torch.testing.assert_close(broken["optimiser"]["state"], whole["optimiser"]["state"], rtol=1e-6, atol=1e-9)
+    texts = [(tmp_path / name / "metrics.jsonl").read_text().splitlines() for name in ("whole", "broken")]
+    steps = [[line for line in map(json.loads, text) if line.pop("kind") == "train"] for text in texts]
+    assert [line["step"] for line in steps[1]] == list(range(1, 21)) and steps[0][-1]["penalty"] > 0
+    for wanted, found in zip(*steps, strict=True):
+        assert found == pytest.approx(wanted, rel=1e-6, abs=1e-9)

@@ -335,10 +335,12 @@ def test_a_result_says_what_the_tested_images_are_to_the_model():
     assert overlap.tested(exam, ["b", "c", "d"]) == "test images; 2 of 3 classes were trained on"
 
 
-def test_evaluation_is_shared_by_the_ranks():
-    """25 images do not divide by two: the last row of the odd rank is padding, and must not be seen."""
-    wanted = ranks.embeddings_of_all(25)
-    for found in ranks.on_ranks(2, ranks.embeddings_of_all, 25):
+@pytest.mark.parametrize("count", [25, 1])
+def test_evaluation_is_shared_by_the_ranks(count):
+    """Neither divides by two: the last row of the odd rank, which may be all it has, is padding and not seen."""
+    wanted = ranks.embeddings_of_all(count)
+    assert len(wanted) == count
+    for found in ranks.on_ranks(2, ranks.embeddings_of_all, count):
         torch.testing.assert_close(found, wanted)
 
 

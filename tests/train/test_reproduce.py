@@ -1,6 +1,7 @@
 """A whole table in one process: trials never see test classes, nothing is run twice, and a broken table goes on."""
 
 import json
+import signal
 
 import numpy as np
 import pytest
@@ -13,9 +14,10 @@ from isosphere.models.embedder import build_backbone
 from isosphere.models.frozen import FrozenBatchNorm
 from isosphere.recipes import RECIPES, find, options, override
 from isosphere.recipes.tables import Asked, cells, trials
-from isosphere.train import loop, reproduce
-from isosphere.train.stopping import NonFiniteLoss
+from isosphere.train import evaluate, loop, reproduce
+from isosphere.train.stopping import Interrupted, NonFiniteLoss
 from isosphere.train.views import build_views
+from tiny import tiny_recipe
 
 TINY = {
     "data.allow_missing": "true", "data.size": "16", "data.shorter": "20", "model.backbone": "small_cnn",
@@ -247,6 +249,22 @@ def test_a_broken_table_goes_on_with_nothing_lost(benchmark, tmp_path, monkeypat
     assert len(json.loads(file.read_text())["runs"]) == 1
     records = reproduce.reproduce(chosen, (0,), False, reproduce.Results(file), tmp_path / "runs", "cpu")
     assert len(calls) == 3 and len(records) == 2
+
+
+def test_a_signal_at_the_end_of_a_run_stops_before_the_next(tmp_path, monkeypatch):
+    taken = evaluate.take
+
+    def take(exam, embedder, final, seed):
+        if final:
+            signal.raise_signal(signal.SIGTERM)
+        return taken(exam, embedder, final, seed)
+
+    monkeypatch.setattr(evaluate, "take", take)
+    recipes = {tmp_path / str(seed): tiny_recipe("rendered-sec", {"seed": seed}) for seed in range(2)}
+    with pytest.raises(Interrupted, match="between two runs; what is finished is kept") as caught:
+        reproduce.run_many(recipes, "cpu")
+    assert caught.value.signal == signal.SIGTERM
+    assert [path.name for path in tmp_path.iterdir()] == ["0"] and (tmp_path / "0" / "result.json").is_file()
 
 
 def test_a_diverged_run_is_recorded_and_the_table_goes_on(benchmark, tmp_path, monkeypatch, capsys):

@@ -14,7 +14,8 @@ from isosphere.arguments import NAMESAKES, results_suffix
 from isosphere.data import cifar
 from isosphere.recipes import RECIPES, options, override, tables
 from isosphere.recipes.tables import Asked, cells, finalists, trials
-from isosphere.train import loop, reproduce
+from isosphere.train import exams, loop, reproduce
+from isosphere.train.stopping import NonFiniteLoss
 from isosphere.train.views import build_views
 from small_cifar import write_cifar10
 
@@ -167,6 +168,41 @@ def test_the_same_command_goes_on_after_sigterm(cifar10, tmp_path, capsys, monke
         assert len(found) == len(wanted) == count
         for one, other in zip(found, wanted, strict=True):
             assert all(one[part] == other[part] for part in ("recipe", "last", "oracle", "norms", "tests"))
+
+
+@pytest.mark.parametrize("where", ["last step", "last exam", "divergence"])
+def test_a_signal_at_the_end_of_a_run_stops_the_table(where, cifar10, tmp_path, capsys, monkeypatch):
+    """What has come to its end is kept, and the same command goes on with the next."""
+    steps, step, probe = [], loop.train_step, exams.linear_probe
+
+    def train_step(run, *batch):
+        steps.append(run)
+        if len(steps) == 3 and where != "last exam":
+            signal.raise_signal(signal.SIGTERM)
+            if where == "divergence":
+                raise NonFiniteLoss("diverged")
+        return step(run, *batch)
+
+    def linear_probe(*given, **settings):
+        if len(steps) == 3 and where == "last exam":
+            signal.raise_signal(signal.SIGTERM)
+        return probe(*given, **settings)
+
+    monkeypatch.setattr(loop, "train_step", train_step)
+    monkeypatch.setattr(exams, "linear_probe", linear_probe)
+    fields = [word for key, value in (TINY | {"data.root": str(cifar10)}).items() for word in (f"--{key}", value)]
+    given = ["table5", "--no-tune", "--arms", "none", "sec", "--device", "cpu", *fields,
+             "--results", tmp_path / "results", "--out", tmp_path / "runs"]  # fmt: skip
+    code, _, told = command(capsys, "reproduce", *given)
+    assert code == 128 + signal.SIGTERM and len(steps) == 3, told
+    told = " ".join(told.split())
+    assert "-seed0: stopped between two runs; what is finished is kept; the same command goes on with it" in told
+    (file,) = (tmp_path / "results").glob("*.json")
+    (kept,) = json.loads(file.read_text())["runs"]
+    assert kept["arm"] == "none" and ("diverged" in kept) == (where == "divergence")
+    code, _, told = command(capsys, "reproduce", *given)
+    assert code == 0 and len(steps) == 6 and "1 runs made now, 1 taken from" in " ".join(told.split()), told
+    assert json.loads(file.read_text())["runs"][0] == kept
 
 
 def test_tuning_and_backbone_stand_in_the_name_of_the_results(tmp_path, capsys, monkeypatch):

@@ -15,11 +15,13 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from commands import isosphere
 from isosphere.recipes import override
-from isosphere.train import evaluate, state
+from isosphere.train import evaluate, loop, state
 from isosphere.train.loop import fit
-from isosphere.train.stopping import NonFiniteLoss, stop_diverged
-from isosphere.train.trained import load_run
+from isosphere.train.reproduce import Runner
+from isosphere.train.stopping import Interrupted, NonFiniteLoss, stop_diverged
+from isosphere.train.trained import load_run, measure_run
 from tiny import TINY, tiny_recipe
 
 STEPS = 150
@@ -126,6 +128,49 @@ def test_a_last_exam_that_fails_costs_no_training(tmp_path, monkeypatch):
     assert result["last"] == whole["last"]
     lines = [(tmp_path / run / "metrics.jsonl").read_text() for run in ("run", "whole")]
     assert lines[0] == lines[1]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_in_the_last_exam_stops_nothing_that_is_left(number, tmp_path, monkeypatch):
+    """The run is at its end: it is measured, written and shown as any other."""
+    taken, sent = evaluate.take, []
+
+    def take(exam, embedder, final, seed):
+        if final:
+            sent.append(signal.raise_signal(number))
+        return taken(exam, embedder, final, seed)
+
+    monkeypatch.setattr(evaluate, "take", take)
+    fields = [word for key, value in TINY.items() for word in (f"--{key}", value)]
+    done = isosphere("train", "rendered-sec", "--out", "run", "--device", "cpu", *fields, folder=tmp_path)
+    assert len(sent) == 1 and "R@1" in done.stdout
+    assert (tmp_path / "run" / "result.json").is_file() and weights(tmp_path / "run")["finished"]
+
+
+def test_a_stopped_run_that_was_to_keep_no_checkpoint_ends_with_its_last_weights(tmp_path, monkeypatch):
+    recipe = tiny_recipe("rendered-sec", {"loop.save_every": 0})
+    whole = Runner("cpu").run(recipe, tmp_path / "whole")
+    with pytest.raises(FileNotFoundError, match="no checkpoint .*: the run was to keep none"):
+        load_run(tmp_path / "whole")
+    with monkeypatch.context() as patch, pytest.raises(Interrupted):
+        patch.setattr(loop, "_asked_to_stop", lambda run, caught: run.step == 11)
+        Runner("cpu").run(recipe, tmp_path / "run")
+    assert load_run(tmp_path / "run", "cpu").stopped == 11
+    result = Runner("cpu").run(recipe, tmp_path / "run")
+    trained = load_run(tmp_path / "run", "cpu")
+    assert trained.stopped is None and weights(tmp_path / "run")["step"] == 20
+    assert measure_run(trained)["last"] == result["last"] == whole["last"]
+
+
+def test_a_compiled_run_goes_on_without_compiling(tmp_path, monkeypatch):
+    compiled, plain = (tiny_recipe("rendered-sec", {"loop.compile": word}) for word in ("true", "false"))
+    monkeypatch.setattr(torch, "compile", lambda network: network)  # which takes a minute
+    with monkeypatch.context() as patch, pytest.raises(Interrupted):
+        patch.setattr(loop, "_asked_to_stop", lambda run, caught: run.step == 11)
+        fit(compiled, tmp_path / "run", "cpu")
+    result = fit(plain, tmp_path / "run", "cpu", resume=True)
+    assert result["last"] == fit(plain, tmp_path / "whole", "cpu")["last"]
+    assert result["recipe"]["loop"]["compile"] is False
 
 
 def test_a_checkpoint_of_another_recipe_is_refused(tmp_path):

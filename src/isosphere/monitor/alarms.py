@@ -7,7 +7,7 @@ import torch
 
 Record = dict[str, Any]
 GROWTH = 10.0
-"""Factor on the first steps' mean norm that counts as exploding or collapsing: directions then turn 10 times (Adam) or
+"""Factor on the first step's mean norm that counts as exploding or collapsing: directions then turn 10 times (Adam) or
 100 times (SGD) slower or faster than the learning rate was chosen for. Our healthy runs stay within a factor of 5."""
 WIDE = 0.3
 """Coefficient of variation from which norms spread: an embedding one deviation below the mean turns 1.9 times (Adam) or
@@ -34,7 +34,7 @@ ADVICE = {
 def alarms(
     figures: Record, first_mean: float | None, power: int, constrained: bool, advice: Mapping[str, str] = ADVICE
 ) -> Iterator[tuple[str, str]]:
-    """Name and words of each alarm for which figures give cause, given the mean norm of the first steps.
+    """Name and words of each alarm for which figures give cause, given the mean norm of the first step.
 
     Norms that spread are no alarm where `advice` has nothing against it: there a constraint is still on its way.
     """
@@ -54,12 +54,12 @@ def alarms(
         return
     if mean >= GROWTH * first_mean > 0:
         yield "exploding", (
-            f"norms explode: their mean {mean:.3g} is {mean / first_mean:.3g} times the first steps', so directions "
+            f"norms explode: their mean {mean:.3g} is {mean / first_mean:.3g} times the first step's, so directions "
             f"turn {(mean / first_mean) ** power:.3g} times slower; {advice['exploding']}"
         )
     if mean <= first_mean / GROWTH:
         yield "collapsing", (
-            f"norms collapse: their mean {mean:.3g} was {first_mean:.3g} in the first steps, so directions turn ever "
+            f"norms collapse: their mean {mean:.3g} was {first_mean:.3g} in the first step, so directions turn ever "
             f"more wildly; {advice['collapsing']}"
         )
     if spread >= WIDE and "spreading" in advice:

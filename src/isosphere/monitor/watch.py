@@ -145,6 +145,9 @@ class NormMonitor:
         means = [_means(part) for kind in ("train", "test") if (part := [r for r in records if r["kind"] == kind])]
         self._tell(records, means)
         if means[0]["kind"] == "train":
+            if self._episodes.first_mean is None:  # the first step's own: until the first read norms may have exploded
+                means_of_train = (r.get("norm_mean") for r in records if r["kind"] == "train")
+                self._episodes.first_mean = next((mean for mean in means_of_train if mean is not None), None)
             self._watch(means[0])
 
     def close(self) -> None:

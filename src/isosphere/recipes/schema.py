@@ -50,7 +50,8 @@ class Model:
     """A backbone and a head that gives raw embeddings."""
 
     backbone: str = "small_cnn"
-    """small_cnn, resnet50_v1 (Caffe form), bn_inception, or any model of timm or torchvision by name."""
+    """small_cnn, resnet50_v1 (Caffe form), bn_inception, resnet18_cifar or resnet50_cifar for 32 x 32 pixels,
+    resnet50_ir, se_resnet50_ir and the like for faces, or any model of timm or torchvision by name."""
     weights: str | None = None
     """A local .safetensors or .pth file for the backbone; none starts from scratch."""
     head: Literal["bn_fc", "fc", "mlp", "dropout_fc_bn"] = "bn_fc"

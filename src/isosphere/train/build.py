@@ -16,11 +16,13 @@ from isosphere.train import distributed
 def build_batches(recipe: schema.Recipe, labels: Tensor) -> ClassBatches | ShuffledBatches:
     """Which images this rank sees at a step, as a function of (seed, step)."""
     batches, place = recipe.batches, (distributed.rank(), distributed.world())
-    if isinstance(batches, schema.Shuffled):
+    shuffled = isinstance(batches, schema.Shuffled)
+    kind, least = ("images", 1) if shuffled else ("classes", batches.per_class)
+    if batches.size == least and isinstance(recipe.loss, options.PairLoss):
+        told = f"{type(recipe.loss).__name__} compares {kind}, and a batch of {batches.size} would be of one"
+        raise ValueError(f"{told}: use --batches.size {2 * least} or more")
+    if shuffled:
         return ShuffledBatches(len(labels), batches.size, recipe.seed, batches.views, *place)
-    if batches.size == batches.per_class and isinstance(recipe.loss, options.PairLoss):
-        told = f"{type(recipe.loss).__name__} compares classes, and a batch of {batches.size} would be of one"
-        raise ValueError(f"{told}: use --batches.size {2 * batches.per_class} or more")
     return ClassBatches(labels, batches.size, batches.per_class, recipe.seed, *place)
 
 

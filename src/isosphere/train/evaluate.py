@@ -36,8 +36,9 @@ def embed(
     """
     named = {"embeddings": model, "mirrored": partial(mirror_averaged, model)}
     forward = named[how] if how in named else getattr(model, how)
-    world = distributed.world()  # alone, a rank takes all: a subset would copy the pixels
-    mine = images if world == 1 else images.subset(range(distributed.rank(), len(images), world))
+    world, own = distributed.world(), range(distributed.rank(), len(images), distributed.world())
+    # Alone, a rank takes all: a subset would copy the pixels. One without any sees the first, to know a row's width.
+    mine = images if world == 1 else images.subset(own or range(1))
     batches = OrderedBatches(len(mine), batch)
     training = model.training
     model.eval()
@@ -47,7 +48,7 @@ def embed(
             rows.append(forward(part.images.to(device, non_blocking=True)).float())
         tick(len(part.images))
     model.train(training)
-    return distributed.gather_rows(torch.cat(rows), len(images))
+    return distributed.gather_rows(torch.cat(rows)[: len(own)], len(images))
 
 
 def take(

@@ -60,9 +60,9 @@ def train(run: Run, folder: Path, resume: bool = False) -> dict[str, Any]:
     """Train a prepared run to its end."""
     recipe = run.recipe
     journal = Journal(folder, recipe, run.loop, run.device, run.step if resume else None, distributed.rank() == 0)
-    with journal, signals() as caught:
+    with journal, signals() as run.caught:
         try:
-            last = _train(run, journal, caught)
+            last = _train(run, journal)
         except NonFiniteLoss as error:
             kept = "; the last checkpoint is untouched" if (folder / state.CHECKPOINT).is_file() else ""
             raise NonFiniteLoss(f"{error}{kept}") from error
@@ -156,8 +156,9 @@ def in_steps(loop: schema.Loop, batches: ClassBatches | ShuffledBatches) -> sche
 # ---------------------------------------------------------------- the loop
 
 
-def _train(run: Run, journal: Journal, caught: list[int]) -> dict[str, float]:
+def _train(run: Run, journal: Journal) -> dict[str, float]:
     loop = run.loop
+    kept = loop.save_every or run.step  # one that was taken up has a checkpoint, which must not stay behind
     if run.step == 0:
         _evaluate(run, journal)
         if loop.snapshot_every:
@@ -185,18 +186,18 @@ def _train(run: Run, journal: Journal, caught: list[int]) -> dict[str, float]:
         if loop.snapshot_every and run.step % loop.snapshot_every == 0:
             _snapshot(run, journal)
         final = run.step == loop.steps
-        if final and loop.save_every:  # before the last exam, the longest: should it fail, the run can be taken up
+        if final and kept:  # before the last exam, the longest: should it fail, the run can be taken up
             _save(run, journal, found)
         if run.step % loop.eval_every == 0 or final:
             last = _evaluate(run, journal, final)
         if final:
             break
-        stopping = _asked_to_stop(run, caught)
+        stopping = _asked_to_stop(run, run.caught)
         if stopping or (loop.save_every and run.step % loop.save_every == 0):
             _save(run, journal, found)
         if stopping:
             told = f"stopped and saved at step {run.step} of {loop.steps}"
-            raise Interrupted(told, caught[0] if caught else signal.SIGTERM)
+            raise Interrupted(told, run.caught[0] if run.caught else signal.SIGTERM)
     return last
 
 

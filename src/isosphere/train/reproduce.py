@@ -38,6 +38,9 @@ class Runner:
                 raise ValueError(f"{folder} holds the result of another recipe: choose another folder")
             self.refuse_other_data(held, recipe, folder)
             return held
+        if self.before is not None and self.before.caught:
+            # It came in a last step or exam, or as a run diverged: that one is told, and no other begins.
+            raise Interrupted("stopped between two runs; what is finished is kept", self.before.caught[0])
         run = prepare(recipe, self.device, self.before)
         resume = (folder / state.CHECKPOINT).is_file()
         if resume:
@@ -142,7 +145,7 @@ def _locked(folder: Path) -> Iterator[None]:
         os.close(held)
 
 
-FREE = (*state.FREE_FIELDS, "loop.compile", "data.allow_missing")
+FREE = (*state.FREE_FIELDS, "data.allow_missing")
 
 
 def alike(one: schema.Recipe, other: schema.Recipe) -> bool:

@@ -21,10 +21,13 @@ FREE_FIELDS = ("claim", "model.weights", "data.download", *(f"data.{name}" for n
     f"loop.{name}"
     for name in (
         "eval_every", "save_every", "log_every", "workers", "tensorboard", "snapshot_every", "snapshot_images",
-        "save_embeddings",
+        "save_embeddings", "compile",
     )  # fmt: skip
 )
-"""Fields that may differ on resuming: they do not change what is learned, or say where a moved file is."""
+"""Fields that may differ on resuming: they do not change what is learned, or say where a moved file is.
+
+Compiling changes rounding alone, as another device or number of processes does.
+"""
 
 
 def save(path: Path, state: dict[str, Any]) -> None:
@@ -52,6 +55,7 @@ def load(path: Path, recipe: schema.Recipe | None = None) -> dict[str, Any]:
     if not path.is_file():
         begun = (path.parent / "recipe.json").is_file()
         told = "the run was stopped before its first" if begun else f"{path.parent} is not a run folder"
+        told = "the run was to keep none (loop.save_every 0)" if (path.parent / "result.json").is_file() else told
         raise FileNotFoundError(f"no checkpoint {path}: {told}")
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)

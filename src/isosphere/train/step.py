@@ -39,6 +39,7 @@ class Run:
     step: int = 0
     seconds: float = 0.0  # spent before the last resume
     started: float = field(default_factory=time.monotonic)
+    caught: list[int] = field(default_factory=list)  # signals that asked it to stop, perhaps when it was at its end
     update: Callable[..., dict[str, Tensor]] | None = None  # given the run at each call: a cycle would outlive it
 
 

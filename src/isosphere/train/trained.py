@@ -115,23 +115,33 @@ def measure_run(trained: Trained, root: str | None = None) -> dict[str, Any]:
     embedder = partial(embed_shown, trained)
     if root is None:
         exam = _own_exam(trained)
-        told = tested(exam, trained.classes, trained.images, kind_of(trained.recipe.data))
+        told = _told(trained, exam)
     else:
         images, view, how, part = _other_images(trained, root, classes=2)
         exam, embedder = Retrieval(images, view), partial(embedder, how=how)
         told = f"all {len(images.classes)} classes of {part}"
         shared = len(set(images.classes).intersection(trained.classes))
         told += f"; {shared} have the name of one trained on" if shared else ""
-    told += "" if trained.stopped is None else f"; the run was stopped at step {trained.stopped:,}"
+        told += _broken_off(trained)
     return {"last": take(exam, embedder, True, trained.recipe.seed)[0], "tested": told}
 
 
-def probe_run(trained: Trained, lrs: tuple[float, ...]) -> dict[float, dict[str, float]]:
-    """The linear probe of a run's frozen features at several learning rates, trained at once."""
+def probe_run(trained: Trained, lrs: tuple[float, ...]) -> tuple[dict[float, dict[str, float | None]], str]:
+    """The linear probe of a run's frozen features at several learning rates, and what the images are to the run."""
     exam = _own_exam(trained)
     if not isinstance(exam, Frozen):
         raise ValueError("--probe needs a run without labels on images that have some, which this is not")
-    return exam.probe(exam.look(partial(embed_shown, trained), True), trained.recipe.seed, lrs)
+    found = exam.probe(exam.look(partial(embed_shown, trained), True), trained.recipe.seed, lrs)
+    return found, _told(trained, exam)
+
+
+def _told(trained: Trained, exam: Exam) -> str:
+    """What the images of its own exam are to a run, and whether it was stopped."""
+    return tested(exam, trained.classes, trained.images, kind_of(trained.recipe.data)) + _broken_off(trained)
+
+
+def _broken_off(trained: Trained) -> str:
+    return "" if trained.stopped is None else f"; the run was stopped at step {trained.stopped:,}"
 
 
 def _own_exam(trained: Trained) -> Exam:
