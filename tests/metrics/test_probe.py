@@ -231,6 +231,13 @@ def test_a_collapsed_model_votes_for_the_largest_class():
     assert knn_accuracy(features, torch.arange(30) % 3, torch.ones(4, 4), truth, k=5)["top1"] == 0.0
 
 
+def test_equal_features_vote_alike_wherever_blas_rounds_their_columns_otherwise():
+    labels = torch.arange(1001) % 7
+    for seed in range(4):
+        one = torch.randn(1, 128, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+        assert knn_accuracy(one.repeat(1001, 1), labels, one.repeat(7, 1), labels[:7])["top1"] == 0
+
+
 def test_knn_withstands_a_small_temperature_and_holds_no_more_than_a_block(monkeypatch):
     data = blobs(noise=1.0, dtype=torch.float32)
     assert knn_accuracy(*data, k=20, temperature=1e-4)["top1"] == knn_accuracy(*data, k=1)["top1"]

@@ -96,6 +96,27 @@ def test_a_collapsed_model_scores_nothing(n, d):
     assert recall_at_k(torch.zeros(n, d), torch.arange(n) % 10)[1] == 0
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("n", [9, 61, 501, 1001])
+def test_equal_vectors_tie_wherever_blas_rounds_their_columns_otherwise(n, dtype):
+    """In float64 the last columns of a product of 61 or 1,001 rows differ from the others on usual CPUs."""
+    for seed in range(4):
+        one = torch.randn(128, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
+        metrics = retrieval_metrics(one.repeat(n, 1), torch.arange(n) % 2, (1, 4))
+        assert metrics == {"recall@1": 0, "recall@4": 0, "map@r": 0, "r_precision": 0, "singletons": 0}
+
+
+def test_twins_are_rows_with_the_same_numbers():
+    rows = torch.tensor([[1.0, 0.0], [2.0, 1.0], [1.0, -0.0], [1.0, 1e-30], [2.0, 1.0], [1.0, 0.0]])
+    for dtype in (torch.float32, torch.float64):
+        twins = neighbours.Twins(rows.to(dtype))
+        assert dict(zip(twins.copies.tolist(), twins.originals.tolist(), strict=True)) == {2: 0, 4: 1, 5: 0}
+        assert not len(neighbours.Twins(torch.cat([torch.zeros(6, 20), rows[:, :1].cumsum(0)], 1).to(dtype)).copies)
+        assert not len(neighbours.Twins(torch.eye(4, dtype=dtype)).copies)
+    scores = twins.level(torch.arange(12.0).view(2, 6))
+    assert scores.tolist() == [[0, 1, 0, 3, 1, 0], [6, 7, 6, 9, 7, 6]]
+
+
 def test_scale_of_each_embedding_does_not_matter_and_self_is_excluded_by_index():
     g = torch.Generator().manual_seed(2)
     embeddings, labels = torch.randn(50, 8, generator=g), torch.arange(50) % 5

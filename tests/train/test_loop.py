@@ -119,6 +119,15 @@ def test_figures_of_a_captured_step_are_those_of_the_eager_one():
     assert eager["radial_share"] > 0.01
 
 
+def test_the_first_step_is_logged_so_that_alarms_can_measure_by_it(tmp_path):
+    recipe = tiny_recipe("rendered", {"loop.log_every": 8, "loop.steps": 20, "optimiser.lr": 1.0})
+    loop.fit(recipe, tmp_path / "run", "cpu")
+    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").open()]
+    assert [line["step"] for line in lines if line["kind"] == "train"] == [1, 8, 16]
+    (alarm,) = [line for line in lines if line.get("alarm") == "exploding"]
+    assert alarm["step"] == 8, "the rate is far too high: norms had exploded before the first of these lines"
+
+
 def test_alarms_are_written_said_once_and_not_again_after_a_resume(tmp_path, monkeypatch, capsys):
     recipe = tiny_recipe("rendered", {"loop.snapshot_every": 5, "loop.tensorboard": "true"})
     loop.fit(recipe, tmp_path / "whole", "cpu")

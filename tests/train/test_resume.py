@@ -111,6 +111,15 @@ def test_resuming_a_finished_run_says_so_and_gives_its_result(tmp_path, capsys):
     assert capsys.readouterr().err == f"isosphere: {told}\n"
 
 
+def test_resuming_a_finished_run_that_kept_no_checkpoint_does_not_train_over_its_result(tmp_path):
+    recipe = tiny_recipe(changes={"loop.save_every": 0})
+    fit(recipe, tmp_path / "run", "cpu")
+    before = (tmp_path / "run" / "result.json").read_text()
+    with pytest.raises(FileNotFoundError, match=r"the run was to keep none \(loop.save_every 0\)"):
+        fit(recipe, tmp_path / "run", "cpu", resume=True)
+    assert (tmp_path / "run" / "result.json").read_text() == before
+
+
 def test_a_last_exam_that_fails_costs_no_training(tmp_path, monkeypatch):
     recipe, taken = tiny_recipe(), evaluate.take
 

@@ -1,8 +1,9 @@
 """Scores of queries against a gallery, in blocks of rows, with positives and negatives apart.
 
 Everything runs on the embeddings' device and holds one block, never N x M scores. Positives and negatives of a block
-come out of the same matrix product, so equal vectors have equal scores and ties are seen as ties. The products are
-exact to float32 rounding, under autocast too, unless the caller has allowed TF32 or bfloat16 for float32 matmuls.
+come out of the same matrix product, where equal vectors are given equal scores, so ties are seen as ties: BLAS may
+round the last columns of a product otherwise than the first. The products are exact to float32 rounding, under autocast
+too, unless the caller has allowed TF32 or bfloat16 for float32 matmuls.
 """
 
 from collections.abc import Iterator
@@ -70,6 +71,34 @@ def directions(embeddings: Tensor) -> Tensor:
     return sphere.directions(embeddings * scale.clamp(max=1 / torch.finfo(embeddings.dtype).tiny))
 
 
+class Twins:
+    """Which of the rows (N, D) are copies of an earlier one."""
+
+    def __init__(self, rows: Tensor) -> None:
+        held = torch.arange(len(rows), device=rows.device)
+        for width in (16, rows.shape[1]):  # few have a twin in their first numbers already
+            groups, group, sizes = _keys(rows[held, :width]).unique(return_inverse=True, return_counts=True)
+            several = sizes[group] > 1
+            held, group = held[several], group[several]
+        first = torch.full_like(groups, len(rows)).scatter_reduce_(0, group, held, "amin")[group]
+        same = (first != held) & (rows[held] == rows[first]).all(1)
+        self.copies, self.originals = held[same], first[same]
+
+    def level(self, scores: Tensor) -> Tensor:
+        """The scores (B, N), in place, with each copy's those of its original."""
+        return scores.index_copy_(1, self.copies, scores[:, self.originals]) if len(self.copies) else scores
+
+
+def _keys(rows: Tensor) -> Tensor:
+    """A whole number for each of (N, D), equal for equal rows: a sum that wraps about and is never rounded."""
+    bits = torch.int64 if rows.dtype == torch.float64 else torch.int32
+    generator = torch.Generator().manual_seed(0)
+    factors = torch.randint(-(2**62), 2**62, (rows.shape[1],), generator=generator).to(rows.device)
+    step = block_rows(rows.shape[1] * 24, rows.device)
+    # 0.0 + -0.0 is 0.0.
+    return torch.cat([((part + 0.0).view(bits).long() * factors).sum(1) for part in rows.split(step)])
+
+
 def _tensor(values: Tensor) -> Tensor:
     """A tensor of what may be a list or an array, of reversed ones, too."""
     return torch.as_tensor(np.ascontiguousarray(values) if isinstance(values, np.ndarray) else values)
@@ -102,6 +131,7 @@ class Gallery:
                 raise ValueError(f"embeddings and ref_embeddings must have one dimension, not {sizes}")
             ref_sorted = checked_labels(ref_labels, len(ref_embeddings), embeddings.device, "ref_labels")
             self.ref_directions = directions(ref_embeddings)
+        self._twins = Twins(embeddings if ref_embeddings is None else ref_embeddings)
         # In the order of the labels the members of a class lie side by side: [first, first + members).
         ref_sorted, self._order = ref_sorted.sort(stable=True)
         self._first = torch.searchsorted(ref_sorted, self.labels)
@@ -121,6 +151,7 @@ class Gallery:
             rows = slice(start, min(start + step, len(self.labels)))
             # Autocast leaves `out=` alone: the products have the precision of the directions.
             scores = torch.mm(self.directions[rows], self.ref_directions.T, out=buffer[: rows.stop - start])
+            scores = self._twins.level(scores)
             same = places < self._members[rows, None]
             # Padding repeats the class's first member, or any column where the query has no positive at all.
             columns = self._order[(self._first[rows, None] + places * same).clamp_(max=size - 1)]

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from isosphere import sphere
-from isosphere.metrics.neighbours import block_rows, checked_embeddings, checked_labels, directions, numbered
+from isosphere.metrics.neighbours import Twins, block_rows, checked_embeddings, checked_labels, directions, numbered
 
 
 def linear_probe(
@@ -93,11 +93,11 @@ def knn_accuracy(
         raise ValueError(f"k must be between 1 and the number of training features ({len(train)}), not {k}")
     if not temperature > 0:
         raise ValueError(f"temperature must be positive, not {temperature}")
-    train, test = directions(train), directions(test)
+    twins, train, test = Twins(train), directions(train), directions(test)
     step = block_rows(len(train) * 10 * train.element_size(), train.device)
     right = torch.zeros(1, 2, dtype=torch.int64, device=train.device)
     for part, labels in zip(test.split(step), truth.split(step), strict=True):
-        cosines = sphere.products(part, train)  # (B, N)
+        cosines = twins.level(sphere.products(part, train))  # (B, N)
         nearest = cosines.topk(k).values
         first, last = nearest[:, 0], nearest[:, -1]
         closer, tied = (compare(cosines, last[:, None]).sum(1) for compare in (torch.gt, torch.eq))

@@ -195,7 +195,7 @@ class Loop:
     save_every: int = 250
     """Steps between two checkpoints, with one at the end; 0 keeps none, unless the run is stopped on its way."""
     log_every: int = 10
-    """Steps between two lines of metrics.jsonl."""
+    """Steps between two lines of metrics.jsonl; the first step has one, too."""
     clip: float | None = None
     """Largest norm of the whole gradient."""
     precision: Literal["auto", "float32", "bfloat16", "float64"] = "auto"

@@ -37,11 +37,12 @@ from isosphere.train.views import Views, build_views
 def fit(recipe: schema.Recipe, folder: str | Path, device: str = "auto", resume: bool = False) -> dict[str, Any]:
     """Train a recipe into a run folder, or go on from its checkpoint; returns what result.json holds."""
     chosen, folder = distributed.pick_device(device), Path(folder)
-    if resume and (folder / "recipe.json").is_file() and not (folder / state.CHECKPOINT).is_file():
+    finished = folder / "result.json"
+    begun = (folder / "recipe.json").is_file() and not finished.is_file()
+    if resume and begun and not (folder / state.CHECKPOINT).is_file():
         print(f"isosphere: {folder} was stopped before its first checkpoint and begins again", file=sys.stderr)
         resume = False
     saved = state.load(folder / state.CHECKPOINT, recipe) if resume else None
-    finished = folder / "result.json"
     if saved is not None and saved.get("finished") and finished.is_file():
         if distributed.rank() != 0:
             return {}
@@ -175,9 +176,10 @@ def _train(run: Run, journal: Journal) -> dict[str, float]:
         found = train_step(run, batch.images, batch.labels)
         run.step += 1
         # Reading a value waits for a GPU, so there it is done only where something is written.
-        if run.step % loop.log_every == 0 or run.device.type == "cpu":
+        logged = run.step == 1 or run.step % loop.log_every == 0  # the first: alarms measure by it
+        if logged or run.device.type == "cpu":
             _stop_if_not_finite(run, found)
-        if run.step % loop.log_every == 0:
+        if logged:
             values = recorded(dict(zip(found, torch.stack([*found.values()]).tolist(), strict=True)))
             journal.write(run.step, "train", values | {"lr": float(run.optimiser.param_groups[0]["lr"])})
             for name, words in episodes.fresh(values, advice(run, run.step)).items():
