@@ -62,6 +62,16 @@ def test_verification_is_lfws_protocol(seed, count, folds, steps):
     assert wrong.tolist() == judged
 
 
+def test_a_number_of_folds_deals_both_kinds_out_in_turn():
+    left, right, same, _ = pairs(0)
+    fold = torch.empty(len(same), dtype=torch.long)
+    for kind in (same, ~same):
+        fold[kind] = torch.arange(1, int(kind.sum()) + 1) % 10
+    assert faces.verification(left, right, same) == faces.verification(left, right, same, fold)
+    three = faces.verification(left, right, same.numpy()[::-1].copy()[::-1], 3)
+    assert len(three["accuracies"]) == 3
+
+
 def test_the_tested_fold_has_no_say_in_its_threshold():
     """Fold 0's pairs lie at other scores than the others': a threshold that saw them would judge them all rightly."""
     cosines = torch.tensor([0.9, 0.8, 0.7, 0.6] + 2 * [0.5, 0.4, 0.1, 0.0], dtype=torch.float64)
@@ -296,6 +306,12 @@ def test_norms_that_foretell_errors():
             "all 240 pairs are of one person",
         ),
         (lambda: faces.auc(torch.rand(3), torch.zeros(3)), "all 3 pairs are impostors"),
+        (lambda: faces.auc(torch.rand(3), torch.tensor([-1, 1, 1])), "same must be True or 1"),
+        (lambda: faces.verification(*pairs(0)[:3], None), "fold must be integers"),
+        (
+            lambda: faces.verification(torch.rand(4, 2), torch.rand(4, 2), [1, 1, 0, 0], [0, 0, 1, 1]),
+            "all folds but 0 hold pairs of one kind alone",
+        ),
         (lambda: faces.auc(torch.rand(3), torch.zeros(4)), "one shape"),
         (lambda: faces.auc(torch.tensor([0.0, float("nan")]), torch.tensor([0, 1])), "score 1 is NaN"),
         (lambda: faces.pair_cosines(torch.rand(3, 2), torch.rand(3, 4)), "left and right must have one shape"),

@@ -155,6 +155,35 @@ def test_numpy_and_gradient_inputs_are_taken_as_they_are():
     assert recalls == recall_at_k(embeddings, labels, (1, 2)) and all(type(k) is int for k in recalls)
 
 
+class Frame:
+    """What pandas has: values behind an index that need not begin at 0."""
+
+    def __init__(self, values):
+        self.values = values
+        self.values.flags.writeable = False
+
+    def __getitem__(self, index):
+        raise KeyError(index)
+
+    def __len__(self):
+        return len(self.values)
+
+    def __iter__(self):
+        return iter(self.values)
+
+    def to_numpy(self):
+        return self.values
+
+
+@pytest.mark.filterwarnings("error")
+def test_columns_of_frames_and_arrays_of_other_machines_are_taken():
+    rows, labels = np.random.default_rng(0).normal(size=(20, 4)), np.arange(20) % 4
+    plain = retrieval_metrics(rows, labels)
+    assert retrieval_metrics(Frame(rows.copy()), Frame(labels.copy())) == plain
+    assert retrieval_metrics(Frame(rows.copy()), Frame(np.array(list("abcd"), dtype=object)[labels])) == plain
+    assert retrieval_metrics(rows.astype(">f8"), labels.astype(">i4")) == plain
+
+
 def test_labels_may_be_words():
     generator, words = torch.Generator().manual_seed(5), np.array(["pear", "fig", "", "Fig"])
     embeddings, numbers = torch.randn(40, 4, generator=generator), torch.arange(40) % 4
@@ -198,6 +227,7 @@ def test_tiny_embeddings_have_directions_and_no_other_digit_changes(dtype):
         ((torch.zeros(4, 2), torch.arange(4), (1, 0)), "ks must be positive integers, not 0"),
         ((torch.zeros(4, 2), torch.arange(4), (True,)), "ks must be positive integers, not True"),
         ((torch.zeros(4, 2), torch.arange(4), (1.5,)), "ks must be positive integers, not 1.5"),
+        ((torch.zeros(4, 2), torch.arange(4), 1.0), "ks must be positive integers, not 1.0"),
         ((torch.zeros(4, 2), torch.arange(4), (1,), torch.zeros(3, 2)), "give both or neither"),
         ((torch.zeros(4, 2), torch.arange(4), (1,), torch.zeros(3, 5), torch.arange(3)), "not 2 and 5"),
         ((torch.zeros(4, 2), torch.arange(4), (1,), torch.full((3, 2), torch.nan), torch.arange(3)), "ref_embeddings"),

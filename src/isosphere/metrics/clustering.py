@@ -5,6 +5,7 @@ scikit-learn does.
 """
 
 import math
+from numbers import Integral
 
 import torch
 from torch import Tensor
@@ -24,8 +25,8 @@ def kmeans(
     seed gives one result on CPU; on a GPU only under `torch.use_deterministic_algorithms`.
     """
     points = checked_embeddings(points, "points")
-    if not 1 <= clusters <= len(points):
-        raise ValueError(f"clusters must be between 1 and the number of points ({len(points)}), not {clusters}")
+    if not isinstance(clusters, Integral) or not 1 <= clusters <= len(points):
+        raise ValueError(f"clusters must be between 1 and the number of points ({len(points)}), not {clusters!r}")
     origin = points.mean(0)
     points = points - origin  # |x|^2 - 2 xc + |c|^2 cancels badly far from the origin
     squares = points.square().sum(1)
@@ -72,11 +73,11 @@ def pairwise_f1(clusters: Tensor, labels: Tensor) -> float:
 
 def _contingency(clusters: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Sizes of the non-empty cells, of the clusters and of the classes, int64; never a dense table."""
+    if len(clusters) == len(labels) == 0:  # of which a list would be taken for float
+        raise ValueError("clusters and labels are empty")
     (clusters,), (labels,) = numbered(clusters), numbered(labels)
     clusters = checked_labels(clusters, len(clusters), name="clusters")
     labels = checked_labels(labels, len(clusters), clusters.device)
-    if len(labels) == 0:
-        raise ValueError("clusters and labels are empty")
     _, row, rows = clusters.unique(return_inverse=True, return_counts=True)
     _, column, columns = labels.unique(return_inverse=True, return_counts=True)
     return (row * len(columns) + column).unique(return_counts=True)[1], rows, columns

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from isosphere.metrics.neighbours import block_rows, checked_embeddings, checked_labels, directions, numbered
+from isosphere.metrics.neighbours import block_rows, checked_embeddings, checked_labels, directions, numbered, tensor
 from isosphere.sphere import norms
 
 FEWEST_FALSE_ACCEPTS = 10  # a rate that fewer impostors decide is noise
@@ -38,14 +38,18 @@ def pair_cosines(left: Tensor, right: Tensor) -> Tensor:
     return (directions(left) * directions(right).to(left)).sum(1, dtype=torch.float64)
 
 
-def verification(left: Tensor, right: Tensor, same: Tensor, fold: Tensor) -> dict[str, float | list[float]]:
+def verification(left: Tensor, right: Tensor, same: Tensor, fold: Tensor | int = 10) -> dict[str, float | list[float]]:
     """Accuracy of "the same person" for pairs (P, D), (P, D), each fold's threshold chosen on all other folds.
 
+    `fold` (P,) numbers the fold of each pair; a number of folds deals both kinds of pairs out to them in turn.
     `accuracy` and `std` are over the folds (divide std by sqrt(folds - 1) for the standard error that LFW asks for);
     `accuracies` and `thresholds` are those of each fold, in the order of the fold numbers.
     """
-    wrong, thresholds = wrong_pairs(pair_cosines(left, right), same, fold)
-    fold = torch.as_tensor(fold).to(wrong.device)
+    cosines, same = _checked_pairs(pair_cosines(left, right), same)
+    if isinstance(fold, Integral):
+        fold = torch.where(same, same.cumsum(0), (~same).cumsum(0)) % fold
+    wrong, thresholds = wrong_pairs(cosines, same, fold)
+    fold = tensor(fold).to(wrong.device)
     accuracies = torch.stack([1 - wrong[fold == number].double().mean() for number in fold.unique()])
     summary = {"accuracy": float(accuracies.mean()), "std": float(accuracies.std(correction=0))}
     return summary | {"accuracies": accuracies.tolist(), "thresholds": thresholds}
@@ -61,6 +65,9 @@ def wrong_pairs(cosines: Tensor, same: Tensor, fold: Tensor) -> tuple[Tensor, li
     wrong, thresholds = torch.empty_like(same), []
     for number in numbers:
         tested = fold == number
+        others = same[~tested]
+        if others.all() or not others.any():
+            raise ValueError(f"all folds but {int(number)} hold pairs of one kind alone, which choose no threshold")
         thresholds.append(best_threshold(cosines[~tested], same[~tested]))
         wrong[tested] = (cosines[tested] >= thresholds[-1]) != same[tested]
     return wrong, thresholds
@@ -100,7 +107,7 @@ def tar_at_far(scores: Tensor, same: Tensor, fars: Sequence[float] | float) -> d
     """
     fars = [fars] if isinstance(fars, Real) else fars
     false_accepts, true_accepts, _ = roc(scores, same)
-    impostors = int((~torch.as_tensor(same).bool()).sum())
+    impostors = int((~tensor(same).bool()).sum())
     for far in fars:
         if not FEWEST_FALSE_ACCEPTS <= far * impostors * (1 + 1e-9) or far > 1:
             least = FEWEST_FALSE_ACCEPTS / impostors
@@ -300,12 +307,14 @@ def _check_within(name: str, values: Sequence[int], largest: int) -> None:
 
 def _checked_pairs(scores: Tensor, same: Tensor) -> tuple[Tensor, Tensor]:
     """Scores (P,) in float64 and same (P,) as bool on one device; a ValueError unless there are pairs of both kinds."""
-    scores, same = torch.as_tensor(scores).detach().double(), torch.as_tensor(same)
+    scores, same = tensor(scores).detach().double(), tensor(same)
     if scores.ndim != 1 or same.shape != scores.shape:
         shapes = f"{tuple(scores.shape)} and {tuple(same.shape)}"
         raise ValueError(f"scores and same must have one shape (P,), not {shapes}")
     if scores.isnan().any():
         raise ValueError(f"score {int(scores.isnan().int().argmax())} is NaN")
+    if ((same != 0) & (same != 1)).any():
+        raise ValueError("same must be True or 1 for pairs of one person, and False or 0 for the others")
     same = same.to(scores.device).bool()
     if same.all() or not same.any():
         raise ValueError(f"all {len(same)} pairs are {'of one person' if same.all() else 'impostors'}: both are needed")

@@ -26,7 +26,7 @@ def block_rows(bytes_per_row: int, device: torch.device) -> int:
 
 def checked_embeddings(embeddings: Tensor, name: str = "embeddings") -> Tensor:
     """The embeddings (N, D) without gradient, at least float32, or a ValueError that names the row at fault."""
-    embeddings = _tensor(embeddings).detach()
+    embeddings = tensor(embeddings).detach()
     if embeddings.ndim != 2 or 0 in embeddings.shape:
         raise ValueError(f"{name} must have shape (N, D) with N and D at least 1, not {tuple(embeddings.shape)}")
     if not embeddings.is_floating_point():
@@ -42,8 +42,8 @@ def checked_embeddings(embeddings: Tensor, name: str = "embeddings") -> Tensor:
 def checked_labels(labels: Tensor, size: int, device: torch.device | None = None, name: str = "labels") -> Tensor:
     """The labels (N,) as int64 on the device, or a ValueError for another shape or for labels that are not integers."""
     try:
-        labels = _tensor(labels)
-    except (TypeError, ValueError) as error:
+        labels = tensor(labels)
+    except (TypeError, ValueError, RuntimeError) as error:
         raise ValueError(f"{name} must be integers, or words if all labels are") from error
     if labels.shape != (size,):
         raise ValueError(f"{name} must have shape ({size},), one for each row, not {tuple(labels.shape)}")
@@ -99,9 +99,12 @@ def _keys(rows: Tensor) -> Tensor:
     return torch.cat([((part + 0.0).view(bits).long() * factors).sum(1) for part in rows.split(step)])
 
 
-def _tensor(values: Tensor) -> Tensor:
-    """A tensor of what may be a list or an array, of reversed ones, too."""
-    return torch.as_tensor(np.ascontiguousarray(values) if isinstance(values, np.ndarray) else values)
+def tensor(values: Tensor) -> Tensor:
+    """A tensor of what may be a list, an array of any strides and byte order, or a column or frame of pandas."""
+    values = values.to_numpy() if hasattr(values, "to_numpy") else values
+    if isinstance(values, np.ndarray):  # torch warns of arrays that cannot be written to: copied
+        values = np.require(values, values.dtype.newbyteorder("="), ["C_CONTIGUOUS", "WRITEABLE"])
+    return torch.as_tensor(values)
 
 
 def _are_words(labels: Tensor) -> bool:

@@ -6,6 +6,7 @@ Both work on the features' device and give fractions. Ties count against the tes
 import functools
 import math
 from collections.abc import Callable, Sequence
+from numbers import Integral, Real
 
 import numpy as np
 import torch
@@ -20,7 +21,7 @@ def linear_probe(
     train_labels: Tensor,
     test_features: Tensor,
     test_labels: Tensor,
-    lrs: Sequence[float] = (5.0,),
+    lrs: Sequence[float] | float = (5.0,),
     epochs: int = 100,
     batch: int = 256,
     milestones: Sequence[int] = (60, 75, 90),
@@ -44,7 +45,7 @@ def linear_probe(
     until the end.
     """
     train, targets, test, truth, classes = _checked(train_features, train_labels, test_features, test_labels)
-    lrs = [float(lr) for lr in lrs]
+    lrs = [float(lr) for lr in ([lrs] if isinstance(lrs, Real) else lrs)]
     if not lrs or not all(0 < lr < math.inf for lr in lrs):
         raise ValueError(f"lrs must be positive numbers, at least one, not {lrs}")
     if epochs < 1 or batch < 1:
@@ -89,8 +90,8 @@ def knn_accuracy(
     that are left, so the result does not depend on the order of the training set. Holds a block of scores at a time.
     """
     train, targets, test, truth, classes = _checked(train_features, train_labels, test_features, test_labels)
-    if not 1 <= k <= len(train):
-        raise ValueError(f"k must be between 1 and the number of training features ({len(train)}), not {k}")
+    if not isinstance(k, Integral) or not 1 <= k <= len(train):
+        raise ValueError(f"k must be between 1 and the number of training features ({len(train)}), not {k!r}")
     if not temperature > 0:
         raise ValueError(f"temperature must be positive, not {temperature}")
     twins, train, test = Twins(train), directions(train), directions(test)

@@ -6,7 +6,7 @@ metric; `singletons` says how many there are. Labels are integers, or words.
 """
 
 from collections.abc import Sequence
-from numbers import Integral
+from numbers import Integral, Real
 
 import torch
 from torch import Tensor
@@ -81,7 +81,7 @@ def retrieval_metrics(
 
 
 def _checked_ks(ks: Sequence[int] | int) -> list[int]:
-    ks = [ks] if isinstance(ks, Integral) else list(ks)
+    ks = [ks] if isinstance(ks, Real) else list(ks)
     for k in ks:
         if not isinstance(k, Integral) or isinstance(k, bool) or k < 1:
             raise ValueError(f"ks must be positive integers, not {k!r}")
