@@ -58,7 +58,8 @@ def inspection(embeddings_file: Path, labels_file: Path | None = None) -> Iterat
         yield table
         if found["singletons"]:
             yield f"{found['singletons']} queries have no other image of their class; they count as wrong"
-        wrong = ~first_is_right(embeddings, labels)
+        if not _normalised(mean, spread):  # whose norms are rounding
+            wrong = ~first_is_right(embeddings, labels)
     yield _deciles(lengths, wrong)
     if wrong is not None:
         auroc = norm_and_errors(lengths, wrong, groups=1)["auroc"]
@@ -93,7 +94,7 @@ def verdict(mean: float, spread: float) -> str:
     """Whether SEC could matter for norms of this mean and coefficient of variation, in a sentence."""
     if mean == 0:
         return "all embeddings are zero: there is nothing to train on"
-    if abs(mean - 1) < 1e-3 and spread < 1e-3:
+    if _normalised(mean, spread):
         return "all norms are 1: these embeddings are normalised already; give the raw ones to see what SEC could do"
     if spread < SPREAD:
         return (
@@ -105,6 +106,10 @@ def verdict(mean: float, spread: float) -> str:
         "the norms spread: by the paper's proxy an embedding one deviation below the mean turns "
         f"{ratio:.1f} times (Adam) or {ratio**2:.1f} times (SGD) as far as one above it: SEC could matter"
     )
+
+
+def _normalised(mean: float, spread: float) -> bool:
+    return abs(mean - 1) < 1e-3 and spread < 1e-3
 
 
 def _whole(labels: "torch.Tensor") -> "torch.Tensor":

@@ -36,6 +36,7 @@ def linear_probe(
     For each rate: `top1` and `top5` after the last epoch; `best_top1` and `best_top5` in `best_epoch` (from 1), the one
     with the highest top-1 on the test set, which is what the authors report; and `diverged`, the epoch after which the
     weights were no longer finite, or None. A diverged rate has None for the rest; an error is raised if all diverge.
+    The default is the paper's rate; which one suits depends on the features' scale, so give several for others.
 
     The appendix does not say whether images are augmented here. We assume not: features are computed once, of the
     plain images. The authors' code crops (scale 0.2 to 1) and flips the training images anew in every epoch. The
