@@ -1,7 +1,7 @@
 """SEC under DistributedDataParallel: torchrun --nproc-per-node 2 examples/sec_under_ddp.py
 
 `gather` gives every process the whole batch, differentiably; SEC takes its radius over all processes by itself.
-Together with DDP's averaging the gradients are those of one process on the whole batch.
+Together with DDP's averaging, where batches have one size, the gradients are those of one process on the whole batch.
 """
 
 import torch

@@ -22,7 +22,7 @@ ALLOWED = {
     "train": {"train", "sphere", "losses", "metrics", "data", "models", "recipes", "monitor"},
     "figures": {"figures", "tables", "sphere", "metrics", "recipes"},
     "page": {"page", "tables", "figures", "sphere", "metrics", "recipes"},
-    "monitor": {"monitor", "sphere"},
+    "monitor": {"monitor", "losses", "sphere"},
     "tables": set(),
     "arguments": {"recipes"},
     "report": {"report", "tables", "figures", "sphere", "metrics", "recipes"},

@@ -517,6 +517,17 @@ def test_alarms_name_the_numbers_and_a_remedy():
         monitor.close()
 
 
+def test_an_alarm_points_at_the_line_that_called():
+    monitor, _ = watched(every=1)
+    with pytest.warns(UserWarning, match="norms explode") as told:
+        for mean in (2.0, 30.0, 30.0):
+            monitor((torch.ones(4, 1) * mean).requires_grad_())
+    with pytest.warns(UserWarning, match="not finite") as told_at_the_end:
+        monitor((torch.ones(4, 1) * math.nan).requires_grad_())
+        monitor.close()
+    assert {one.filename for one in (*told, *told_at_the_end)} == {__file__}
+
+
 def test_alarms_give_the_advice_they_are_given_and_spread_is_none_without():
     figures, own = {"norm_mean": 1.5, "norm_cv": 0.5}, {"exploding": "e", "collapsing": "c", "spreading": "s"}
     ends = {name: words.split("; ")[1] for name, words in alarms(figures, 20.0, 1, False)}
@@ -622,8 +633,8 @@ class Texts:
         self.found.append((tag, step, text))
 
 
-def fit_a_little(lightning, callback, loggers, spread: float = 1.0) -> None:
-    """Three steps of a tiny Lightning module whose norms spread as much as its inputs."""
+def fit_a_little(lightning, callback, loggers, spread: float = 1.0) -> list[warnings.WarningMessage]:
+    """The warnings of three steps of a tiny Lightning module whose norms spread as much as its inputs."""
 
     class Model(lightning.LightningModule):
         def __init__(self):
@@ -639,18 +650,29 @@ def fit_a_little(lightning, callback, loggers, spread: float = 1.0) -> None:
     scales = torch.exp(spread * torch.linspace(-1, 1, 72))[torch.randperm(72)].unsqueeze(1)
     points = nn.functional.normalize(torch.randn(72, 6)) * scales
     data = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(points), batch_size=24)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
         lightning.Trainer(
             max_epochs=1, accelerator="cpu", callbacks=[callback], logger=loggers, enable_progress_bar=False,
             enable_checkpointing=False, enable_model_summary=False, log_every_n_steps=1,
         ).fit(Model(), data)  # fmt: skip
+    return told
 
 
 def test_lightning_tells_a_wrong_name_and_not_its_own_end():
     lightning = pytest.importorskip("lightning.pytorch")
     with pytest.raises(AttributeError, match="embeder"):
         fit_a_little(lightning, lightning_callback("embeder"), False)
+
+
+@pytest.mark.parametrize("every", [1, 3])  # told in a step, and at the end of training
+@pytest.mark.parametrize("package", ["lightning.pytorch", "pytorch_lightning"])
+def test_an_alarm_in_lightning_points_at_the_loop_of_its_user(package, every, monkeypatch):
+    lightning = pytest.importorskip(package)
+    if package == "pytorch_lightning":
+        monkeypatch.delitem(sys.modules, "lightning.pytorch", raising=False)
+    told = fit_a_little(lightning, lightning_callback("embedder", every=every), False)
+    assert [one.filename for one in told if "norms spread" in str(one.message)] == [__file__]
 
 
 def test_lightning_loggers_get_alarms_as_text_and_no_empty_rows(tmp_path):

@@ -46,6 +46,15 @@ def test_halves_are_raised_and_autocast_is_kept_out(dtype):
     assert sphere.norms(embeddings.double()).dtype == torch.float64
 
 
+def test_of_two_types_the_wider_is_taken():
+    wide, narrow = torch.randn(3, 4, dtype=torch.float64), torch.randn(5, 4)
+    for function in (sphere.products, sphere.cosines, sphere.squared_chords):
+        exact = function(wide, narrow.double())
+        torch.testing.assert_close(function(wide, narrow), exact, rtol=1e-14, atol=1e-14)
+        torch.testing.assert_close(function(narrow, wide), exact.T, rtol=1e-14, atol=1e-14)
+    assert sphere.products(wide.bfloat16(), narrow).dtype == torch.float32
+
+
 def test_pair_masks():
     positive, negative = sphere.pair_masks(torch.tensor([5, 5, 9]))
     assert positive.tolist() == [[False, True, False], [True, False, False], [False, False, False]]

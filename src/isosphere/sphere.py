@@ -1,7 +1,7 @@
 """The algebra of embeddings on a sphere: norms, directions, cosines, chords and how far a step turns a direction.
 
 Half-precision inputs are raised to float32 and autocast is switched off for the products, because losses with a
-scale of 40 or 64 cannot stand bfloat16 cosines. Float64 stays float64.
+scale of 40 or 64 cannot stand bfloat16 cosines. Float64 stays float64, and of two types the wider is taken.
 """
 
 import torch
@@ -11,6 +11,13 @@ from torch import Tensor
 def raised(values: Tensor) -> Tensor:
     """Half precision becomes float32; float32 and float64 are returned as they are."""
     return values.float() if values.dtype in (torch.float16, torch.bfloat16) else values
+
+
+def promoted(left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
+    """Both in the wider of their two types, at least float32; each gradient comes back in its tensor's own."""
+    left, right = raised(left), raised(right)
+    dtype = torch.promote_types(left.dtype, right.dtype)
+    return left.to(dtype), right.to(dtype)
 
 
 def norms(embeddings: Tensor) -> Tensor:
@@ -31,13 +38,17 @@ def directions(embeddings: Tensor) -> Tensor:
 def products(left: Tensor, right: Tensor) -> Tensor:
     """All inner products (N, D), (M, D) -> (N, M), never in half precision, whatever autocast says."""
     with torch.autocast(left.device.type, enabled=False):
-        return raised(left) @ raised(right).T
+        left, right = promoted(left, right)
+        return left @ right.T
 
 
 def cosines(embeddings: Tensor, references: Tensor | None = None) -> Tensor:
     """Cosines of all pairs, (N, D), (M, D) -> (N, M); without references, of the embeddings among themselves."""
-    left = directions(embeddings)
-    return products(left, left if references is None else directions(references))
+    if references is None:
+        unit = directions(embeddings)
+        return products(unit, unit)
+    left, right = promoted(embeddings, references)
+    return products(directions(left), directions(right))
 
 
 def squared_chords(embeddings: Tensor, references: Tensor | None = None) -> Tensor:

@@ -154,6 +154,10 @@ def test_what_cannot_be_filled_is_refused():
         ClassBatches(labels, 40, 4, seed=0, world=3)
     with pytest.raises(ValueError, match="global batch of 40 cannot be shared by 3 ranks"):
         ShuffledBatches(100, 40, seed=0, world=3)
+    for rank, world in ((5, 2), (2, 2), (-1, 2), (0, 0)):
+        for make in (lambda **kw: ClassBatches(labels, 40, 4, 0, **kw), lambda **kw: ShuffledBatches(40, 20, 0, **kw)):
+            with pytest.raises(ValueError, match=f"0 to world - 1, not rank={rank} with world={world}$"):
+                make(rank=rank, world=world)
     with pytest.raises(ValueError, match="50 cannot be drawn from 40 images: use batch=40 or less$"):
         ShuffledBatches(40, 50, seed=0)
 

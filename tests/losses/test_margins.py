@@ -228,6 +228,27 @@ def test_float32_under_autocast(name: str) -> None:
     assert gradient.dtype == torch.bfloat16 and weight_gradient.dtype == torch.float32
 
 
+@pytest.mark.parametrize("wide", ["embeddings", "weights"])
+def test_two_types_are_computed_in_the_wider(name: str, wide: str) -> None:
+    module, weights = head(name)
+    weights.data = weights.data.float().double()  # the same numbers in both types
+    f = batch().detach().float().double().requires_grad_()
+    exact = module(f, LABELS)
+    gradients, logits = torch.autograd.grad(exact, (f, weights)), None if name == "proxies" else module.logits(f)
+    if wide == "embeddings":
+        module.float()
+    else:
+        f = f.detach().float().requires_grad_()
+    (weights,) = module.parameters()
+    loss = module(f, LABELS)
+    torch.testing.assert_close(loss, exact, rtol=1e-12, atol=1e-12)
+    found = torch.autograd.grad(loss, (f, weights))
+    assert [gradient.dtype for gradient in found] == [f.dtype, weights.dtype]
+    torch.testing.assert_close([gradient.double() for gradient in found], list(gradients), rtol=1e-5, atol=1e-7)
+    if logits is not None:
+        torch.testing.assert_close(module.logits(f), logits, rtol=1e-12, atol=1e-12)
+
+
 def test_zero_vectors_have_finite_loss_and_gradient(name: str) -> None:
     f, (module, _) = batch().detach(), head(name)
     f[2] = 0

@@ -1,6 +1,7 @@
 """SEC in all its forms against the paper's formulas, its state, and its errors."""
 
 import copy
+import math
 import warnings
 
 import numpy as np
@@ -83,6 +84,29 @@ def test_rho_one_is_the_plain_form_and_initial_keeps_the_first():
     assert float(initial(batch)) == pytest.approx(transcribed(batch.detach(), 8.7, False), rel=1e-6)
     with pytest.raises(ValueError, match="keeps no running radius"):
         plain.set_radius(1.0)
+
+
+@pytest.mark.parametrize("bad", [-5, 0, math.nan, math.inf, True, "8.7", torch.tensor(-1.0), torch.ones(2)])
+def test_a_radius_to_set_is_a_finite_number_above_0(bad):
+    sec = SEC(radius="initial")
+    with pytest.raises(ValueError, match="radius must be a finite number above 0, not "):
+        sec.set_radius(bad)
+    assert sec.running_radius.isnan()
+    for good in (3, 8.5, torch.tensor(7.5, dtype=torch.float64), np.float32(2.5)):
+        sec.set_radius(good)
+        assert sec.running_radius.item() == good
+    with torch.device("meta"):  # where values cannot be read, as those of a GPU must not be
+        SEC(radius="ema").set_radius(torch.tensor(-1.0))
+
+
+def test_parts_of_a_batch_with_its_mean_norm_are_the_whole():
+    batch = some_embeddings()
+    whole = torch.autograd.grad(SEC(2.0)(batch), batch)[0]
+    mean_norm = float(batch.detach().norm(dim=1).mean())
+    parts = sum(2.0 * functional.norm_penalty(part, mean_norm) / 2 for part in batch.chunk(2))
+    torch.testing.assert_close(torch.autograd.grad(parts, batch)[0], whole)
+    sec = SEC(2.0)
+    assert not torch.allclose(torch.autograd.grad(sum(sec(p) / 2 for p in batch.chunk(2)), batch)[0], whole)
 
 
 def test_the_running_mean_waits_in_evaluation_without_gradients_and_for_finite_numbers():

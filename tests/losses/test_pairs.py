@@ -183,12 +183,21 @@ def test_nothing_to_compare_gives_a_zero_that_backpropagates(name: str, labels: 
 )
 def test_labels_that_are_all_alike_or_different_are_told_where_the_loss_is_called(labels: list[int], told: str) -> None:
     f, y = batch(len(labels)), torch.tensor(labels)
-    for function in (pairs.TripletLoss(), pairs.triplet, pairs.NPairLoss(), pairs.multi_similarity, views.SupConLoss()):
+    both_kinds = [function for name, function in FUNCTIONS.items() if name != "contrastive"]
+    for function in (pairs.TripletLoss(), pairs.NPairLoss(), views.SupConLoss(), *both_kinds):
         with warnings.catch_warnings(record=True) as found:
             warnings.simplefilter("always")
             function(f, y)
         assert [note.filename for note in found] == [__file__] * bool(told)
         assert all(f"all labels of the batch are {told}, so this loss is 0" in str(note.message) for note in found)
+
+
+@pytest.mark.parametrize("labels", [[0, 1], [5, 5]])
+def test_contrastive_is_silent_where_single_pairs_are_within_their_margins(labels: list[int]) -> None:
+    f = references.circle([0, 0 if labels[0] == labels[1] else 90])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert pairs.ContrastiveLoss()(f, torch.tensor(labels)) == 0
 
 
 def test_zero_vectors_have_finite_loss_and_no_gradient(name: str) -> None:

@@ -279,6 +279,15 @@ def test_wrong_input_is_named() -> None:
         sampling.RowSGD(head.parameters()).step(lambda: 0)
 
 
+@pytest.mark.parametrize("rate", [1.0, 0.5])
+@pytest.mark.parametrize("products", [None, torch.bfloat16])
+def test_embeddings_in_float64_go_with_weights_in_float32(rate: float, products: torch.dtype | None) -> None:
+    head = ShardedClassifier(DIM, CLASSES, rate=rate, products=products)
+    f = IMAGES[:, :DIM].double().requires_grad_()
+    head(f, LABELS).backward()
+    assert f.grad.any() and f.grad.dtype == torch.float64 and head.weights.grad.dtype == torch.float32
+
+
 def test_weights_stay_float32_and_equal_the_plain_head() -> None:
     torch.manual_seed(0)
     head = ShardedClassifier(DIM, CLASSES).half()

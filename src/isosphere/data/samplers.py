@@ -123,6 +123,8 @@ def _array(labels: object) -> np.ndarray:
 
 def _slice(batch: int, rank: int, world: int) -> tuple[int, int]:
     """First position and length of a rank's part of the global batch."""
+    if not 0 <= rank < world:
+        raise ValueError(f"rank must be one of 0 to world - 1, not rank={rank} with world={world}")
     if batch % world:
         raise ValueError(f"a global batch of {batch} cannot be shared by {world} ranks; use a multiple of {world}")
     return rank * (batch // world), batch // world

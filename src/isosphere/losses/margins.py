@@ -1,7 +1,8 @@
 """Losses against class weights: plain softmax, softmax of cosines with a margin (Eq. 19 and its kin), proxy anchor.
 
 A margin maps the cosine of the true class to a smaller one; the classifier owns the class weights and is given it.
-It may have a method `slopes`, its derivative, which is quicker than autograd.
+It may have a method `slopes`, its derivative, which is quicker than autograd. Of embeddings in float64 and weights in
+float32, or the reverse, the loss is float64 and each gradient has its tensor's type.
 """
 
 from __future__ import annotations  # torch 2.6 cannot compile inner functions whose annotations are evaluated
@@ -103,7 +104,7 @@ def cosine_softmax(
     check_positive(scale=scale)
     check_margin(margin)
     check(embeddings, labels, weights)
-    queries, raw = sphere.raised(embeddings), sphere.raised(weights)
+    queries, raw = sphere.promoted(embeddings, weights)
     sources = {"embeddings": embeddings, "weights": weights}
     return class_softmax(queries, raw, labels, margin, scale, products=products, sources=sources)
 
@@ -114,7 +115,8 @@ def proxy_anchor(
     """Proxy anchor loss: soft sums over the batch for each proxy; (N, D), (N,), proxies (C, D) -> scalar."""
     check_positive(scale=scale)
     check(embeddings, labels, proxies)
-    unit, centres = sphere.directions(embeddings), sphere.directions(proxies)
+    raw, centres = sphere.promoted(embeddings, proxies)
+    unit, centres = sphere.directions(raw), sphere.directions(centres)
     gradients = wanted(unit, centres)
     with torch.no_grad():
         classes = torch.arange(len(proxies), device=labels.device)
@@ -172,7 +174,7 @@ class LinearClassifier(nn.Module):
 
     def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
         check(embeddings, labels, self.weights)
-        raw, weights = sphere.raised(embeddings), sphere.raised(self.weights)
+        raw, weights = sphere.promoted(embeddings, self.weights)
         sources = {"embeddings": embeddings, "weights": self.weights}
         return class_softmax(raw, weights, labels, normalised=False, sources=sources)
 

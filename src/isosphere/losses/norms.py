@@ -88,8 +88,13 @@ class SEC(nn.Module):
     relative  penalise |f| / radius - 1, so that eta does not depend on the scale of the embeddings.
     ramp      (begin, end) in fractions of training between which eta rises from 0; then call `sec(f, progress=t / T)`.
     sync      where torch.distributed is initialised, take the mean norm over all ranks (one small all-reduce), which
-              makes SEC exact under DDP; only while training with gradients on, so that one rank may evaluate alone.
-              Switch off where embeddings are already gathered.
+              makes SEC exact under DDP if all ranks have batches of one size, as DDP averages their penalties; only
+              while training with gradients on, so that one rank may evaluate alone. Switch off where embeddings are
+              already gathered.
+
+    "ema" and "initial" keep `running_radius`, which belongs in a checkpoint: save and load `sec.state_dict()`.
+    With gradient accumulation the radius is each micro-batch's own, and "ema" moves at each call; to be exact give the
+    whole batch's mean norm, a number: `eta * functional.norm_penalty(f, mean_norm)`.
 
     Inside `torch.utils.checkpoint` use_reentrant=False is supported; with True the running mean is never updated.
     """
@@ -133,10 +138,15 @@ class SEC(nn.Module):
         return self.eta * (1.0 if self.ramp is None else ramp(progress, *self.ramp)) * penalty
 
     @torch.no_grad()
-    def set_radius(self, value: float) -> None:
-        """Start the running radius from `value`, for instance the mean norm over the training set (App. C.1)."""
+    def set_radius(self, value: float | Tensor) -> None:
+        """Start the running radius from `value`, for instance the mean norm over the training set (App. C.1).
+
+        It must be finite and above 0; a tensor on a GPU is taken unread, so that nothing waits for it.
+        """
         if self.radius not in ("ema", "initial"):
             raise ValueError(f"radius={self.radius!r} keeps no running radius to set")
+        if not isinstance(value, Tensor) or reads_values(value):
+            value = _number("radius", value, zero=False)
         self.running_radius.fill_(value)
 
     def extra_repr(self) -> str:
@@ -192,11 +202,11 @@ class SEC(nn.Module):
         return self
 
 
-def _number(name: str, value: float | Tensor) -> float:
-    """The setting as a float, from a number or a tensor without dimensions; it must be finite and at least 0."""
+def _number(name: str, value: float | Tensor, zero: bool = True) -> float:
+    """The setting as a float, from a number or a tensor without dimensions; finite and at least 0, or above it."""
     number = isinstance(value, Real) or (isinstance(value, Tensor) and value.ndim == 0)
-    if not number or isinstance(value, bool) or not (math.isfinite(value) and value >= 0):
-        raise ValueError(f"{name} must be a finite number of at least 0, not {value!r}")
+    if not number or isinstance(value, bool) or not (math.isfinite(value) and (value > 0 or (zero and value == 0))):
+        raise ValueError(f"{name} must be a finite number {'of at least' if zero else 'above'} 0, not {value!r}")
     return float(value)
 
 

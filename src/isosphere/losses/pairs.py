@@ -130,7 +130,7 @@ def contrastive(
     The one loss that compares single pairs: a batch of positives alone, or of negatives alone, has a loss too.
     """
     rows = partial(_contrastive, positive_margin=positive_margin, negative_margin=negative_margin)
-    return pair_loss(embeddings, labels, rows)
+    return pair_loss(embeddings, labels, rows, both=False)
 
 
 class TripletLoss(nn.Module):

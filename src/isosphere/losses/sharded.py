@@ -66,8 +66,9 @@ class ShardedClassifier(nn.Module):
                 held = (places >= 0) & (places < len(weights))
                 places = torch.where(held, torch.searchsorted(index, places), -1)
             weights = sampling.rows(weights, index)
+        queries, weights = sphere.promoted(embeddings, weights)
         return class_softmax(
-            sphere.raised(embeddings), weights, places, self.margin, self.scale, products=self.products, first=0,
+            queries, weights, places, self.margin, self.scale, products=self.products, first=0,
             sources={"embeddings": embeddings, "weights": self.weights},
         )  # fmt: skip
 

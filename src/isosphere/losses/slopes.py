@@ -17,6 +17,7 @@ from torch import Tensor
 from .. import sphere
 
 BLOCK = 2**22  # cosines in memory at a time: all pairs of 2,048 embeddings
+PASSED = ("isosphere", "torch", "lightning", "pytorch_lightning")  # packages whose lines a warning does not name
 
 
 class NotFinite(ValueError):
@@ -45,9 +46,9 @@ def check_finite(**sources: Tensor) -> None:
 
 
 def warn(message: str) -> None:
-    """A warning at the line that called us, outside of isosphere and torch; Python shows it there once."""
+    """A warning at the line that called us, outside of isosphere, torch and Lightning; Python shows it there once."""
     frame, level = sys._getframe(1), 2
-    while frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] in ("isosphere", "torch"):
+    while frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] in PASSED:
         frame, level = frame.f_back, level + 1
     warnings.warn(message, stacklevel=level)
 
@@ -180,11 +181,13 @@ def pair_loss(
     rows: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]],
     anchors: Tensor | None = None,
     others: Tensor | None = None,
+    both: bool = True,
 ) -> Tensor:
     """A loss over the cosines of all pairs (i, j), i != j, of embeddings (N, D) with labels (N,), a scalar.
 
     `rows(cosines, positive, negative)`, each (R, N), returns the sum of its terms, the slopes (R, N) and the number of
-    terms that the sum is divided by. Masks anchors and others (N,) restrict i and j.
+    terms that the sum is divided by. Masks anchors and others (N,) restrict i and j. `both`: a term needs a positive
+    and a negative pair, so that a batch with one kind alone has no loss, which is told.
     """
     check(embeddings, labels)
     raw, gradients = sphere.raised(embeddings), wanted(embeddings)
@@ -209,7 +212,7 @@ def pair_loss(
         divisor = sum(terms).clamp(min=1) if terms else 1
         gradient = through_directions(raw, unit, gradient)
         # Looked for where the loss is zero, which is rarely, and never where it would synchronise.
-        if reads_values(total) and len(labels) > 1 and total == 0:
+        if both and reads_values(total) and len(labels) > 1 and total == 0:
             if len(labels.unique()) == len(labels):
                 warn("all labels of the batch are different, so this loss is 0: it needs several embeddings of a class")
             elif len(labels.unique()) == 1:

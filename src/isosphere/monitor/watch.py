@@ -4,7 +4,6 @@ import atexit
 import json
 import math
 import statistics
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from isosphere import sphere
+from isosphere.losses.slopes import warn
 from isosphere.monitor.alarms import Episodes, Record, proxy_power
 from isosphere.monitor.figures import FIGURES, PADDING, norm_figures, pull, recorded, turn_figures, turned
 
@@ -173,7 +173,7 @@ class NormMonitor:
             record = {"step": figures["step"], "kind": "alarm", "alarm": name, "text": words}
             self.alarms.append(record)
             self._tell([record], [record])
-            warnings.warn(f"step {figures['step']}: {words}", stacklevel=5)
+            warn(f"step {figures['step']}: {words}")
 
 
 # ---------------------------------------------------------------- records
