@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +129,27 @@ def embeddings_of_all(count: int) -> torch.Tensor:
     """What evaluation sees of so many test images, gathered from all ranks."""
     run = prepare(tiny_recipe(), torch.device("cpu"))
     return embed(run.model, run.views.exam.images.subset(range(count)), None, run.device, batch=4)
+
+
+def own_embeddings(folder: Path, files: list[Path]) -> list[torch.Tensor]:
+    """Of another number of files on every rank, as photographs and as faces, and of more on the first rank alone."""
+    rank, world = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
+    run, mine = isosphere.load_run(folder, "cpu"), files if world == 1 else files[3 * rank : 3 + 4 * rank]
+    faces = replace(run, recipe=replace(run.recipe, data=schema.Faces(align=False)))
+    found = [run.embed(mine), faces.embed(mine)]
+    if rank == 0:
+        run.embed(files), faces.embed(files)
+    return found
+
+
+def uneven_gather(rows: list[int], labels: list[int]) -> str:
+    """What `gather` says of so many rows on each rank."""
+    rank = dist.get_rank()
+    try:
+        isosphere.gather(torch.zeros(rows[rank], 2), torch.zeros(labels[rank], dtype=torch.long))
+    except ValueError as error:
+        return str(error)
+    return ""
 
 
 def synced_activation(dtypes: tuple[torch.dtype, ...]) -> list[torch.Tensor]:

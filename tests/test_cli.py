@@ -1,10 +1,12 @@
 """The command line as a user meets it: what works, and one clear line with exit code 2 for what cannot."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
 import sys
+import threading
 import warnings
 from importlib.metadata import version
 from pathlib import Path
@@ -16,6 +18,7 @@ from PIL import Image
 
 from commands import isosphere
 from isosphere import cli, load_run
+from isosphere.data import images
 from isosphere.train.trained import measure_run
 from tiny import TINY
 
@@ -116,7 +119,8 @@ def test_a_run_embeds_images_in_memory_as_it_does_their_files(features, trained,
     mirrored = np.ascontiguousarray(pixels[..., ::-1, :])[..., ::-1, :]  # a view that torch cannot take as it is
     for given in (opened, pixels, mirrored, list(pixels), torch.from_numpy(pixels.transpose(0, 3, 1, 2).copy())):
         torch.testing.assert_close(run.embed(given, features), wanted)
-    torch.testing.assert_close(run.embed(opened[0], features), wanted[:1])
+    for one in (opened[0], pixels[0], torch.from_numpy(pixels[0]).permute(2, 0, 1)):
+        torch.testing.assert_close(run.embed(one, features), wanted[:1])
     # PIL's are seen as their files: of any size, upright, without alpha.
     turned = Image.Exif()
     turned[0x0112] = 6
@@ -126,14 +130,32 @@ def test_a_run_embeds_images_in_memory_as_it_does_their_files(features, trained,
     torch.testing.assert_close(run.embed([Image.open(file) for file in odd], features), run.embed(odd, features))
 
 
+def test_a_run_decodes_files_in_threads_a_batch_at_a_time(trained, photos, monkeypatch):
+    """Not in processes, which some platforms start by running the caller's script again."""
+    run, files, decoders = load_run(trained, "cpu"), sorted((photos / "class3").iterdir()), set()
+
+    def decode(file: str) -> torch.Tensor:
+        decoders.add((os.getpid(), threading.current_thread()))
+        return images.decode(file)
+
+    wanted = run.embed(files)
+    monkeypatch.setattr(images.ImageSet, "__getitem__", lambda its, index: decode(its.paths[index]))
+    torch.testing.assert_close(run.embed(files * 60), wanted.repeat(60, 1))
+    assert decoders and (os.getpid(), threading.main_thread()) not in decoders
+    assert {process for process, _ in decoders} == {os.getpid()}
+
+
 def test_what_is_no_image_in_memory_is_refused(trained, photos):
     run, file = load_run(trained, "cpu"), photos / "class3" / "1.png"
     for told, pixels in {
         "float32 (3, 8, 8)": torch.zeros(2, 3, 8, 8), "uint8 (1, 8, 8)": np.zeros((2, 1, 8, 8), np.uint8),
-        "uint8 (8, 3)": np.zeros((8, 8, 3), np.uint8),
+        "uint8 (8, 8)": np.zeros((8, 8), np.uint8), "uint8 (2, 8, 8)": np.zeros((2, 8, 8), np.uint8),
     }.items():  # fmt: skip
         with pytest.raises(ValueError, match=f"uint8, from 0 to 255, an image .* not {re.escape(told)}"):
             run.embed(pixels)
+    for empty in (np.zeros((0, 8, 3), np.uint8), torch.zeros(2, 3, 8, 0, dtype=torch.uint8), Image.new("RGB", (0, 8))):
+        with pytest.raises(ValueError, match="an image in memory has no pixels"):
+            run.embed(empty)
     with pytest.raises(TypeError, match="in memory is one of PIL or an array of pixels, not str"):
         run.embed([Image.open(file), str(file)])
 
@@ -229,6 +251,15 @@ def test_inspect_says_whether_sec_could_matter(spread, told, tmp_path):
     np.save(tmp_path / "y.npy", np.arange(40) // 4)
     shown = " ".join(isosphere("inspect", "e.npy", "y.npy", folder=tmp_path).stdout.split())
     assert f"coefficient of variation {spread:.3f}" in shown and told in shown
+
+
+def test_inspect_reads_nothing_from_the_rounding_of_normalised_norms(tmp_path):
+    raw = np.random.default_rng(0).normal(size=(40, 8))
+    np.save(tmp_path / "e.npy", (raw / np.linalg.norm(raw, axis=1, keepdims=True)).astype(np.float32))
+    np.save(tmp_path / "y.npy", np.arange(40) // 4)
+    shown = isosphere("inspect", "e.npy", "y.npy", folder=tmp_path).stdout
+    assert "R@1" in shown and "these embeddings are normalised already" in " ".join(shown.split())
+    assert "AUROC" not in shown and "errors" not in shown
 
 
 def test_inspect_tells_of_norms_where_there_are_no_classes(tmp_path):

@@ -10,7 +10,7 @@ from isosphere.arguments import asked_for, free_folder, note, parse_changes, rea
 if TYPE_CHECKING:
     from isosphere.train.trained import Trained
 
-Device = Annotated[str, typer.Option(help="auto, cpu or cuda")]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1")]
 
 
 def demo(

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -10,8 +11,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from PIL import Image
 
 import ranks
+from isosphere import load_run
+from isosphere.train import distributed
 from isosphere.train.loop import fit
 from tiny import TINY, tiny_recipe
 
@@ -79,6 +83,64 @@ def test_without_sync_the_radius_would_be_another():
     synced = ranks.on_ranks(2, ranks.sec_gradient, True)
     assert not torch.allclose(found[0], synced[0])
     torch.testing.assert_close(torch.cat(synced) / 2, ranks.whole_sec_gradient())
+
+
+def test_a_run_embeds_what_its_own_rank_is_given(tmp_path):
+    fit(tiny_recipe(changes={"loop.steps": 1}), tmp_path / "run", "cpu")
+    files = [tmp_path / f"{number}.png" for number in range(7)]
+    for number, file in enumerate(files):
+        Image.new("RGB", (130, 120), (30 * number, 200 - 20 * number, 90)).save(file)
+    wanted = ranks.own_embeddings(tmp_path / "run", files)
+    both = ranks.on_ranks(2, ranks.own_embeddings, tmp_path / "run", files)
+    assert [len(photographs) for photographs, _ in both] == [3, 4]
+    for kind in range(2):
+        torch.testing.assert_close(torch.cat([found[kind] for found in both]), wanted[kind], rtol=1e-4, atol=1e-5)
+
+
+def test_gather_refuses_other_numbers_of_rows_on_all_ranks():
+    assert ranks.on_ranks(2, ranks.uneven_gather, [4, 4], [4, 4]) == ["", ""]
+    for rows, labels, told in (([4, 3], [4, 3], "4, 3 embeddings with 4, 3"), ([4, 4], [4, 3], "4, 4 .* with 4, 3")):
+        for found in ranks.on_ranks(2, ranks.uneven_gather, rows, labels):
+            assert re.search(f"same number of rows on every rank, .* {told} labels: drop_last=True helps", found)
+
+
+def test_load_run_leaves_torch_distributed_to_its_caller(tmp_path, monkeypatch):
+    fit(tiny_recipe(changes={"loop.steps": 1}), tmp_path / "run", "cpu")
+    monkeypatch.setattr(torch.distributed, "init_process_group", lambda *_: pytest.fail("called"))
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert load_run(tmp_path / "run", torch.device("cpu")).device == torch.device("cpu")
+
+
+def test_a_world_of_one_needs_no_rank(tmp_path):
+    environment = {name: value for name, value in os.environ.items() if name != "RANK"} | {"WORLD_SIZE": "1"}
+    fields = [word for key, value in (TINY | {"loop.steps": "1"}).items() for word in (f"--{key}", value)]
+    for words in (["train", "rendered-sec", "--out", "run", *fields], ["evaluate", "run"]):
+        command = [sys.executable, "-m", "isosphere", *words, "--device", "cpu"]
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0 and "R@1" in done.stdout, done.stderr
+
+
+def test_a_device_is_a_name_or_torchs_own(monkeypatch):
+    for name in ("cpu", "cpu:0", torch.device("cpu")):
+        assert distributed.find_device(name) == distributed.pick_device(name) == torch.device("cpu")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert distributed.find_device("auto") == torch.device("cpu")
+    for name in ("cuda", "cuda:1", torch.device("cuda")):
+        with pytest.raises(ValueError, match="no CUDA device here; use cpu, on the command line --device cpu"):
+            distributed.find_device(name)
+    for name in ("tpu", "cuda:x", torch.device("meta")):
+        with pytest.raises(ValueError, match=f"device is auto, cpu or cuda, not {name}; one of several is cuda:1"):
+            distributed.find_device(name)
+    chosen = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
+    for name in ("cuda:1", torch.device("cuda:1")):
+        assert distributed.find_device(name) == torch.device("cuda:1")
+    assert {distributed.pick_device(name) for name in ("auto", "cuda", "cuda:1")} == {torch.device("cuda")}
+    assert chosen == [0, 0, 1]
+    with pytest.raises(ValueError, match="no cuda:2 here; the last is cuda:1"):
+        distributed.find_device("cuda:2")
 
 
 def torchrun(folder: Path, steps: int) -> subprocess.Popen:

@@ -319,8 +319,9 @@ def test_faces_in_memory_are_cut_as_files_without_landmarks_are(faces: Path, tra
         torch.testing.assert_close(run.embed([Image.open(file) for file in files]), wanted)
     aligned = replace(run, recipe=replace(run.recipe, data=replace(run.recipe.data, align=True)))
     framed_already = [Image.open(file).resize((112, 112)) for file in files[:2]]
-    with pytest.warns(UserWarning, match=f"{len(files)} of {len(files) + 2} faces have no landmarks"):
+    with pytest.warns(UserWarning, match=f"{len(files)} of {len(files) + 2} faces have no landmarks") as told:
         found = aligned.embed([*framed_already, *map(Image.open, files)])
+    assert told[0].filename == __file__, "the warning is at the caller's line"
     torch.testing.assert_close(found[2:], wanted)
     pixels = torch.stack([torch.from_numpy(np.array(image)).permute(2, 0, 1) for image in framed_already])
     torch.testing.assert_close(found[:2], mirrored(run.model, pixels), rtol=1e-4, atol=1e-5)

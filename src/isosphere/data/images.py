@@ -43,6 +43,8 @@ def decode(file: str | Path | BinaryIO, name: str = "") -> Tensor:
 def in_memory(image: Image.Image | np.ndarray | Tensor) -> Tensor:
     """An image of PIL, seen as its file would be, or pixels, uint8 (3, H, W) or (H, W, 3), as uint8 (3, H, W)."""
     if isinstance(image, Image.Image):
+        if not all(image.size):
+            raise ValueError(f"an image in memory has no pixels: {image.width} x {image.height}")
         return _rgb(image)
     if not isinstance(image, np.ndarray | Tensor):
         raise TypeError(f"an image in memory is one of PIL or an array of pixels, not {type(image).__name__}")
@@ -50,6 +52,8 @@ def in_memory(image: Image.Image | np.ndarray | Tensor) -> Tensor:
     if pixels.dtype != torch.uint8 or pixels.ndim != 3 or 3 not in (pixels.shape[0], pixels.shape[2]):
         told = f"{str(pixels.dtype).removeprefix('torch.')} {tuple(pixels.shape)}"
         raise ValueError(f"pixels are uint8, from 0 to 255, an image (3, H, W) or (H, W, 3), not {told}")
+    if not pixels.numel():
+        raise ValueError(f"an image in memory has no pixels: {tuple(pixels.shape)}")
     return pixels if pixels.shape[0] == 3 else pixels.permute(2, 0, 1)
 
 

@@ -6,6 +6,9 @@ size, so that DDP's mean over ranks is the gradient of the whole batch.
 
 import atexit
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 import torch
 import torch.distributed as dist
@@ -14,10 +17,22 @@ from torch import Tensor, nn
 from isosphere.losses.sharded import is_sharded
 from isosphere.sphere import raised
 
+_ALONE = ContextVar("alone", default=False)  # of one thread: another may be training
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """In here nothing is shared out, and no other rank is waited for."""
+    before = _ALONE.set(True)
+    try:
+        yield
+    finally:
+        _ALONE.reset(before)
+
 
 def world() -> int:
     """Number of processes; 1 without torch.distributed."""
-    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+    return dist.get_world_size() if dist.is_available() and dist.is_initialized() and not _ALONE.get() else 1
 
 
 def rank() -> int:
@@ -25,20 +40,32 @@ def rank() -> int:
     return dist.get_rank() if world() > 1 else 0
 
 
-def pick_device(name: str) -> torch.device:
-    """The device of this process ("auto": a GPU if there is one), after joining the others that torchrun started."""
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    if name not in ("cpu", "cuda"):
-        raise ValueError(f"device is auto, cpu or cuda, not {name}")
-    if name == "cuda" and not torch.cuda.is_available():
-        raise ValueError("no CUDA device here; use --device cpu")
-    if "WORLD_SIZE" in os.environ and not dist.is_initialized():
-        dist.init_process_group("nccl" if name == "cuda" else "gloo")
+def find_device(name: str | torch.device) -> torch.device:
+    """The device of this name, if there is one; "auto" is a GPU, if there is one."""
+    wanted = str(name)
+    if wanted == "auto":
+        wanted = "cuda" if torch.cuda.is_available() else "cpu"
+    kind, _, number = wanted.partition(":")
+    if kind not in ("cpu", "cuda") or (number and not number.isdecimal()):
+        raise ValueError(f"device is auto, cpu or cuda, not {name}; one of several is cuda:1")
+    if kind == "cpu":
+        return torch.device("cpu")
+    if not torch.cuda.is_available():
+        raise ValueError("no CUDA device here; use cpu, on the command line --device cpu")
+    if number and int(number) >= torch.cuda.device_count():
+        raise ValueError(f"no {name} here; the last is cuda:{torch.cuda.device_count() - 1}")
+    return torch.device(wanted)
+
+
+def pick_device(name: str | torch.device) -> torch.device:
+    """The device of this process, from now on the current one, after joining the others that torchrun started."""
+    device = find_device(name)
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not dist.is_initialized():
+        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
         atexit.register(dist.destroy_process_group)
-    if name == "cuda":
-        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)))
-    return torch.device(name)
+    if device.type == "cuda":
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)) if device.index is None else device.index)
+    return torch.device(device.type)
 
 
 class _Gather(torch.autograd.Function):
@@ -59,14 +86,29 @@ def gather(embeddings: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """The embeddings and labels of all ranks, (n, D), (n,) -> (n * world, D), (n * world,), in the order of ranks.
 
     Differentiable and exact under DDP: `loss = criterion(*gather(f, y))` on every rank gives, after DDP's averaging,
-    the gradients of one process on the whole batch. Every rank must bring the same number of rows, and must compute
-    the same loss of all of them. With one process it returns its arguments.
+    the gradients of one process on the whole batch. Every rank must bring the same number of rows (`drop_last=True`
+    leaves out a last batch that is smaller), and must compute the same loss of all of them. Other numbers are refused
+    on CPU; on GPUs, where looking would wait for the device in every step, they are not noticed. With one process it
+    returns its arguments.
     """
     if world() == 1:
         return embeddings, labels
+    if embeddings.device.type == "cpu":
+        _check_rows(len(embeddings), len(labels))
     parts = [torch.empty_like(labels) for _ in range(world())]
     dist.all_gather(parts, labels.contiguous())
     return _Gather.apply(embeddings), torch.cat(parts)
+
+
+def _check_rows(embeddings: int, labels: int) -> None:
+    """The same error on all ranks if one has other numbers, at which gloo would end the process."""
+    own = torch.tensor([embeddings, labels], device="cpu")
+    parts = [torch.empty_like(own) for _ in range(world())]
+    dist.all_gather(parts, own)
+    rows, named = torch.stack(parts).T.tolist()
+    if len({*rows}) > 1 or len({*named}) > 1:
+        told = f"the ranks have {', '.join(map(str, rows))} embeddings with {', '.join(map(str, named))} labels"
+        raise ValueError(f"gather needs the same number of rows on every rank, and {told}: drop_last=True helps")
 
 
 class _SumOverRanks(torch.autograd.Function):

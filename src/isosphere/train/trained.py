@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -39,13 +40,16 @@ class Trained:
     images: int | None  # how many it was trained on; an older checkpoint does not tell
     stopped: int | None = None  # the step of its checkpoint, if it was not trained to its end
 
+    @distributed.alone()
     def embed(self, images: Sequence[str | Path | Pixels] | Pixels, features: bool = False) -> Tensor:
         """Raw embeddings (N, D) of images, seen as the run's test images are, or the backbone's features.
 
         Images are all paths of files, or all in memory: of PIL, or pixels of any size, uint8 (N, 3, H, W) or
-        (N, H, W, 3). Faces in memory have no landmarks: those of 112 x 112 stay, others are cut by `data.fraction`.
+        (N, H, W, 3); one alone is taken, too. Faces in memory have no landmarks: those of 112 x 112 stay, others are
+        cut by `data.fraction`. Under torch.distributed every rank embeds what it is given, and waits for no other.
         """
-        images = [images] if isinstance(images, str | Path | Image.Image) else list(images)
+        array = isinstance(images, np.ndarray | Tensor) and images.ndim in (2, 3)  # of 2 to be refused as a whole
+        images = [images] if array or isinstance(images, str | Path | Image.Image) else list(images)
         if not images:
             raise ValueError("there are no images to embed")
         labels = torch.zeros(len(images), dtype=torch.long)
@@ -55,12 +59,25 @@ class Trained:
         else:
             pixels, how = _seen_in_memory(self, images)
             found, view = ImageSet.from_pixels(pixels, labels, ["images"]), None
-        dtype = half_precision(self.recipe.loop, self.device)
-        return embed(self.model, found, view, self.device, autocast=dtype, how="features" if features else how)
+        dtype, how = half_precision(self.recipe.loop, self.device), "features" if features else how
+        shown = partial(embed, self.model, view=None, device=self.device, autocast=dtype, how=how)
+        if found.pixels is not None:
+            return shown(found)
+        rows = []
+        # Threads, not processes: where these are not forked, they need a script that guards its __main__.
+        with ThreadPoolExecutor(max(1, workers(self.recipe.loop))) as pool:
+            for part in torch.arange(len(found)).split(256):
+                pixels = torch.stack([*pool.map(lambda index: view(found[index]), part.tolist())])
+                rows.append(shown(ImageSet.from_pixels(pixels, labels[part], found.classes)))
+        return torch.cat(rows)
 
 
-def load_run(folder: str | Path, device: str = "auto") -> Trained:
-    """The trained model of a run folder; paths in its recipe are seen from where it was trained, last from here."""
+def load_run(folder: str | Path, device: str | torch.device = "auto") -> Trained:
+    """The trained model of a run folder; paths in its recipe are seen from where it was trained, last from here.
+
+    The device is cpu, cuda (torch's current one) or cuda:1; "auto" is a GPU if there is one. torch.distributed is left
+    as it is, also under torchrun.
+    """
     folder = Path(folder)
     saved = state.load(folder / state.CHECKPOINT)
     recipe = options.from_dict(schema.Recipe, saved["recipe"])
@@ -68,7 +85,9 @@ def load_run(folder: str | Path, device: str = "auto") -> Trained:
     # The checkpoint holds all weights, so the pretrained file may be gone.
     model = build.build_model(replace(recipe.model, weights=None), recipe.data.size)
     state.put(model, saved["model"])
-    chosen = distributed.pick_device(device)
+    chosen = distributed.find_device(device)
+    if chosen.type == "cuda" and chosen.index is None:  # it stays there, whatever is the current one later
+        chosen = torch.device("cuda", torch.cuda.current_device())
     stopped = None if saved["finished"] else saved["step"]
     return Trained(recipe, model.to(chosen).eval(), chosen, saved["classes"], saved.get("images"), stopped)
 
@@ -230,7 +249,7 @@ def _seen_in_memory(trained: Trained, images: Sequence[Pixels]) -> tuple[Tensor,
     cut = sum(image.shape[1:] != (data.size, data.size) for image in pixels)
     if faces and data.align and cut:
         told = f"{cut} of {len(pixels)} faces have no landmarks: their central square is taken"
-        warnings.warn(told, stacklevel=3)
+        warnings.warn(told, stacklevel=4)  # at the line that called `embed`, which is decorated
     return torch.stack([view(image) for image in pixels]), "mirrored" if faces else "embeddings"
 
 
