@@ -10,13 +10,13 @@ from numbers import Integral
 import torch
 from torch import Tensor
 
-from isosphere.metrics.neighbours import block_rows, checked_embeddings, checked_labels, directions, numbered
+from isosphere.metrics.neighbours import Array, block_rows, checked_embeddings, checked_labels, directions, numbered
 
 POOL = 1 << 24  # distances that seeding holds at once; on every device alike, for one seed to give one result
 
 
 def kmeans(
-    points: Tensor, clusters: int, seed: int = 0, iterations: int = 300, tolerance: float = 1e-4
+    points: Array, clusters: int, seed: int = 0, iterations: int = 300, tolerance: float = 1e-4
 ) -> tuple[Tensor, Tensor, float]:
     """Clusters (N, D) points as they are: assignments (N,), centroids (clusters, D), sum of squared distances.
 
@@ -47,7 +47,7 @@ def kmeans(
     return assignments, centroids + origin, float(inertia)
 
 
-def clustering_metrics(embeddings: Tensor, labels: Tensor, seed: int = 0) -> dict[str, float]:
+def clustering_metrics(embeddings: Array, labels: Array, seed: int = 0) -> dict[str, float]:
     """NMI and pairwise F1 of k-means on the directions of (N, D) embeddings, k the number of classes in labels (N,)."""
     embeddings = checked_embeddings(embeddings)
     (labels,) = numbered(labels)
@@ -56,7 +56,7 @@ def clustering_metrics(embeddings: Tensor, labels: Tensor, seed: int = 0) -> dic
     return {"nmi": nmi(assignments, labels), "f1": pairwise_f1(assignments, labels)}
 
 
-def nmi(clusters: Tensor, labels: Tensor) -> float:
+def nmi(clusters: Array, labels: Array) -> float:
     """Normalised mutual information 2 I / (H + H) of two partitions (N,), (N,); two trivial partitions agree: 1."""
     joint, rows, columns = (count.double() / len(clusters) for count in _contingency(clusters, labels))
     joint, rows, columns = (-(share * share.log()).sum() for share in (joint, rows, columns))
@@ -65,7 +65,7 @@ def nmi(clusters: Tensor, labels: Tensor) -> float:
     return max(0.0, 2 * (entropies - float(joint)) / entropies) if entropies > 0 else 1.0
 
 
-def pairwise_f1(clusters: Tensor, labels: Tensor) -> float:
+def pairwise_f1(clusters: Array, labels: Array) -> float:
     """F1 of "these two are together" over all pairs of two partitions (N,), (N,); 1 where neither has a pair."""
     both, clustered, labelled = (int((count * (count - 1)).sum()) for count in _contingency(clusters, labels))
     return 2 * both / (clustered + labelled) if clustered + labelled else 1.0

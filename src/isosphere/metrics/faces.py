@@ -12,7 +12,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from isosphere.metrics.neighbours import block_rows, checked_embeddings, checked_labels, directions, numbered, tensor
+from isosphere.metrics.neighbours import (
+    Array,
+    block_rows,
+    checked_embeddings,
+    checked_labels,
+    directions,
+    numbered,
+    tensor,
+)
 from isosphere.sphere import norms
 
 FEWEST_FALSE_ACCEPTS = 10  # a rate that fewer impostors decide is noise
@@ -30,7 +38,7 @@ def mirror_averaged(embed: Callable[[Tensor], Tensor], images: Tensor) -> Tensor
     return directions(one + other) * ((norms(one) + norms(other)) / 2)[:, None]
 
 
-def pair_cosines(left: Tensor, right: Tensor) -> Tensor:
+def pair_cosines(left: Array, right: Array) -> Tensor:
     """The cosine of each pair of embeddings, (P, D), (P, D) -> (P,), summed in float64."""
     left, right = checked_embeddings(left, "left"), checked_embeddings(right, "right")
     if left.shape != right.shape:
@@ -38,7 +46,7 @@ def pair_cosines(left: Tensor, right: Tensor) -> Tensor:
     return (directions(left) * directions(right).to(left)).sum(1, dtype=torch.float64)
 
 
-def verification(left: Tensor, right: Tensor, same: Tensor, fold: Tensor | int = 10) -> dict[str, float | list[float]]:
+def verification(left: Array, right: Array, same: Array, fold: Array | int = 10) -> dict[str, float | list[float]]:
     """Accuracy of "the same person" for pairs (P, D), (P, D), each fold's threshold chosen on all other folds.
 
     `fold` (P,) numbers the fold of each pair; a number of folds deals both kinds of pairs out to them in turn.
@@ -55,7 +63,7 @@ def verification(left: Tensor, right: Tensor, same: Tensor, fold: Tensor | int =
     return summary | {"accuracies": accuracies.tolist(), "thresholds": thresholds}
 
 
-def wrong_pairs(cosines: Tensor, same: Tensor, fold: Tensor) -> tuple[Tensor, list[float]]:
+def wrong_pairs(cosines: Array, same: Array, fold: Array) -> tuple[Tensor, list[float]]:
     """Which pairs (P,) the other folds' threshold judges wrongly, bool (P,), and the threshold of each fold."""
     cosines, same = _checked_pairs(cosines, same)
     fold = checked_labels(fold, len(cosines), cosines.device, "fold")
@@ -90,7 +98,7 @@ def best_threshold(cosines: Tensor, same: Tensor) -> float:
     return middle if middle > highest else lowest
 
 
-def roc(scores: Tensor, same: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def roc(scores: Array, same: Array) -> tuple[Tensor, Tensor, Tensor]:
     """False and true accept rates at every threshold, from accepting nobody (inf) down, (P,), (P,) -> three (M,)."""
     scores, same = _checked_pairs(scores, same)
     scores, order = scores.sort(descending=True)
@@ -100,7 +108,7 @@ def roc(scores: Tensor, same: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return F.pad(false_accepts, (1, 0)), F.pad(true_accepts, (1, 0)), F.pad(scores[last], (1, 0), value=torch.inf)
 
 
-def tar_at_far(scores: Tensor, same: Tensor, fars: Sequence[float] | float) -> dict[float, float]:
+def tar_at_far(scores: Array, same: Array, fars: Sequence[float] | float) -> dict[float, float]:
     """The largest true accept rate whose false accept rate is at most each of `fars`, not interpolated, (P,), (P,).
 
     A rate that fewer than ten of the impostor pairs would decide is refused.
@@ -115,13 +123,13 @@ def tar_at_far(scores: Tensor, same: Tensor, fars: Sequence[float] | float) -> d
     return {far: float(true_accepts[false_accepts <= far * (1 + 1e-9)][-1]) for far in fars}
 
 
-def auc(scores: Tensor, same: Tensor) -> float:
+def auc(scores: Array, same: Array) -> float:
     """The area under the ROC: how often a pair of the same person outscores one of two, ties half, (P,), (P,)."""
     false_accepts, true_accepts, _ = roc(scores, same)
     return float(torch.trapezoid(true_accepts, false_accepts))
 
 
-def equal_error_rate(scores: Tensor, same: Tensor) -> float:
+def equal_error_rate(scores: Array, same: Array) -> float:
     """Where false accepts are as frequent as false rejects, on straight lines between the ROC's points, (P,), (P,)."""
     false_accepts, true_accepts, _ = roc(scores, same)
     excess = false_accepts + true_accepts - 1  # false accepts less false rejects: -1 to 1, growing
@@ -131,13 +139,13 @@ def equal_error_rate(scores: Tensor, same: Tensor) -> float:
 
 
 def identification(
-    probes: Tensor,
-    labels: Tensor,
-    distractors: Tensor,
+    probes: Array,
+    labels: Array,
+    distractors: Array,
     counts: Sequence[int] | int = (10**3, 10**4, 10**5, 10**6),
     ks: Sequence[int] | int = (1,),
-    gallery: Tensor | None = None,
-    gallery_labels: Tensor | None = None,
+    gallery: Array | None = None,
+    gallery_labels: Array | None = None,
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, float]:
@@ -252,7 +260,7 @@ class _Pairs:
             ahead[pairs] += (best[row] >= mates[:, None]).sum(1)
 
 
-def norm_and_errors(norms: Tensor, wrong: Tensor, groups: int = 10) -> dict[str, float | None | list[float]]:
+def norm_and_errors(norms: Array, wrong: Array, groups: int = 10) -> dict[str, float | None | list[float]]:
     """How well a low norm foretells an error: norms (N,), wrong (N,); for a pair take the smaller norm of the two.
 
     `auroc` is how often, of a wrong one and a right one, the wrong one has the lower norm (ties half): 0.5 where the

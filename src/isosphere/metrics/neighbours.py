@@ -6,8 +6,9 @@ round the last columns of a product otherwise than the first. The products are e
 too, unless the caller has allowed TF32 or bfloat16 for float32 matmuls.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,6 +16,7 @@ from torch import Tensor
 
 from isosphere import sphere
 
+Array = Tensor | np.ndarray | Sequence[Any]  # what `tensor` takes
 BLOCK_BYTES = {"cpu": 1 << 26}  # where memory is scarce
 DEFAULT_BLOCK_BYTES = 1 << 28  # accelerators: large enough that kernels, not their launches, take the time
 
@@ -24,7 +26,7 @@ def block_rows(bytes_per_row: int, device: torch.device) -> int:
     return max(1, BLOCK_BYTES.get(device.type, DEFAULT_BLOCK_BYTES) // bytes_per_row)
 
 
-def checked_embeddings(embeddings: Tensor, name: str = "embeddings") -> Tensor:
+def checked_embeddings(embeddings: Array, name: str = "embeddings") -> Tensor:
     """The embeddings (N, D) without gradient, at least float32, or a ValueError that names the row at fault."""
     embeddings = tensor(embeddings).detach()
     if embeddings.ndim != 2 or 0 in embeddings.shape:
@@ -39,7 +41,7 @@ def checked_embeddings(embeddings: Tensor, name: str = "embeddings") -> Tensor:
     return embeddings
 
 
-def checked_labels(labels: Tensor, size: int, device: torch.device | None = None, name: str = "labels") -> Tensor:
+def checked_labels(labels: Array, size: int, device: torch.device | None = None, name: str = "labels") -> Tensor:
     """The labels (N,) as int64 on the device, or a ValueError for another shape or for labels that are not integers."""
     try:
         labels = tensor(labels)
@@ -52,7 +54,7 @@ def checked_labels(labels: Tensor, size: int, device: torch.device | None = None
     return labels.to(device=device, dtype=torch.int64)
 
 
-def numbered(*groups: Tensor | None) -> tuple[Tensor | None, ...]:
+def numbered(*groups: Array | None) -> tuple[Tensor | None, ...]:
     """Labels that are words, (N,) and (M,), as numbers, a word the same one in every group; other labels untouched."""
     if not all(group is None or _are_words(group) for group in groups):
         return groups
@@ -99,7 +101,7 @@ def _keys(rows: Tensor) -> Tensor:
     return torch.cat([((part + 0.0).view(bits).long() * factors).sum(1) for part in rows.split(step)])
 
 
-def tensor(values: Tensor) -> Tensor:
+def tensor(values: Array) -> Tensor:
     """A tensor of what may be a list, an array of any strides and byte order, or a column or frame of pandas."""
     values = values.to_numpy() if hasattr(values, "to_numpy") else values
     if isinstance(values, np.ndarray):  # torch warns of arrays that cannot be written to: copied

@@ -13,14 +13,22 @@ import torch
 from torch import Tensor
 
 from isosphere import sphere
-from isosphere.metrics.neighbours import Twins, block_rows, checked_embeddings, checked_labels, directions, numbered
+from isosphere.metrics.neighbours import (
+    Array,
+    Twins,
+    block_rows,
+    checked_embeddings,
+    checked_labels,
+    directions,
+    numbered,
+)
 
 
 def linear_probe(
-    train_features: Tensor,
-    train_labels: Tensor,
-    test_features: Tensor,
-    test_labels: Tensor,
+    train_features: Array,
+    train_labels: Array,
+    test_features: Array,
+    test_labels: Array,
     lrs: Sequence[float] | float = (5.0,),
     epochs: int = 100,
     batch: int = 256,
@@ -78,10 +86,10 @@ def linear_probe(
 
 
 def knn_accuracy(
-    train_features: Tensor,
-    train_labels: Tensor,
-    test_features: Tensor,
-    test_labels: Tensor,
+    train_features: Array,
+    train_labels: Array,
+    test_features: Array,
+    test_labels: Array,
     k: int = 200,
     temperature: float = 0.1,
 ) -> dict[str, float]:

@@ -11,12 +11,12 @@ from numbers import Integral, Real
 import torch
 from torch import Tensor
 
-from isosphere.metrics.neighbours import Gallery, checked_labels, numbered
+from isosphere.metrics.neighbours import Array, Gallery, checked_labels, numbered
 
 NEVER = torch.iinfo(torch.int32).max
 
 
-def singletons(labels: Tensor, ref_labels: Tensor | None = None) -> int:
+def singletons(labels: Array, ref_labels: Array | None = None) -> int:
     """How many queries have no positive: labels (N,) met once, or not met in ref_labels (M,)."""
     labels, ref_labels = numbered(labels, ref_labels)
     labels = checked_labels(labels, len(labels))
@@ -26,11 +26,11 @@ def singletons(labels: Tensor, ref_labels: Tensor | None = None) -> int:
 
 
 def recall_at_k(
-    embeddings: Tensor,
-    labels: Tensor,
+    embeddings: Array,
+    labels: Array,
     ks: Sequence[int] | int = (1, 2, 4, 8),
-    ref_embeddings: Tensor | None = None,
-    ref_labels: Tensor | None = None,
+    ref_embeddings: Array | None = None,
+    ref_labels: Array | None = None,
 ) -> dict[int, float]:
     """The fraction of queries (N, D) with a positive among their k nearest, for each k.
 
@@ -42,32 +42,32 @@ def recall_at_k(
     return _recalls(torch.cat([_negatives_ahead(pos, neg) for _, pos, neg in gallery.blocks()]), ks)
 
 
-def first_is_right(embeddings: Tensor, labels: Tensor) -> Tensor:
+def first_is_right(embeddings: Array, labels: Array) -> Tensor:
     """Whether each embedding's nearest other one has its label, bool (N,): Recall@1 query by query."""
     gallery = Gallery(embeddings, labels, None, None)
     return torch.cat([_negatives_ahead(pos, neg) for _, pos, neg in gallery.blocks()]) < 1
 
 
 def map_at_r(
-    embeddings: Tensor, labels: Tensor, ref_embeddings: Tensor | None = None, ref_labels: Tensor | None = None
+    embeddings: Array, labels: Array, ref_embeddings: Array | None = None, ref_labels: Array | None = None
 ) -> float:
     """Mean average precision at R, where R is the query's number of positives, over queries (N, D)."""
     return _at_r(Gallery(embeddings, labels, ref_embeddings, ref_labels))[0]
 
 
 def r_precision(
-    embeddings: Tensor, labels: Tensor, ref_embeddings: Tensor | None = None, ref_labels: Tensor | None = None
+    embeddings: Array, labels: Array, ref_embeddings: Array | None = None, ref_labels: Array | None = None
 ) -> float:
     """The mean fraction of positives among the R nearest, R the query's number of positives, over queries (N, D)."""
     return _at_r(Gallery(embeddings, labels, ref_embeddings, ref_labels))[1]
 
 
 def retrieval_metrics(
-    embeddings: Tensor,
-    labels: Tensor,
+    embeddings: Array,
+    labels: Array,
     ks: Sequence[int] | int = (1, 2, 4, 8),
-    ref_embeddings: Tensor | None = None,
-    ref_labels: Tensor | None = None,
+    ref_embeddings: Array | None = None,
+    ref_labels: Array | None = None,
 ) -> dict[str, float]:
     """All of them in one pass over the scores: recall@k for each k, map@r, r_precision and the count of singletons."""
     ks = _checked_ks(ks)
