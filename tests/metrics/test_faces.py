@@ -40,7 +40,8 @@ def lfw(scores, same, fold):
 )
 def test_verification_is_lfws_protocol(seed, count, folds, steps):
     left, right, same, fold = pairs(seed, count, folds=folds)
-    same[:2], fold[:2] = torch.tensor([True, False]), torch.tensor([0, folds])
+    # Both kinds in two folds at least, so that whichever is tested, the others can choose a threshold.
+    same[:4], fold[:4] = torch.tensor([True, False, True, False]), torch.tensor([0, 0, folds, folds])
     if steps:  # few distinct scores: two dimensions on a lattice, so that ties are many
         left, right = (
             left[:, :2].sign() * (left[:, 2:4] * steps).round().abs().clamp(max=3, min=1) for left in (left, right)

@@ -853,10 +853,10 @@ def test_inspect_tells_how_well_a_low_norm_foretells_an_error(tmp_path: Path, ca
     code, shown, _ = command(capsys, "inspect", tmp_path / "e.npy", tmp_path / "y.npy")
     assert code == 0 and 5 < wrong.sum() < 55 and np.mean(won) > 0.6
     assert f"a low norm foretells an R@1 error with AUROC {np.mean(won):.3f}" in " ".join(shown.split())
-    np.save(tmp_path / "e.npy", np.eye(6, 8)[labels])
+    np.save(tmp_path / "e.npy", 2 * np.eye(6, 8)[labels])
     shown = command(capsys, "inspect", tmp_path / "e.npy", tmp_path / "y.npy")[1]
     assert "no AUROC of norms and errors: all first neighbours are right" in " ".join(shown.split())
-    np.save(tmp_path / "e.npy", np.eye(60))  # all others are as near: the first is of another class
+    np.save(tmp_path / "e.npy", 2 * np.eye(60))  # all others are as near: the first is of another class
     np.save(tmp_path / "y.npy", np.arange(60) // 2 + 100 * (np.arange(60) % 2))
     shown = command(capsys, "inspect", tmp_path / "e.npy", tmp_path / "y.npy")[1]
     assert "all first neighbours are wrong" in " ".join(shown.split())
