@@ -36,6 +36,11 @@ def test_schedules():
     for t in (0.0, 0.25, 0.5, 1.0):
         assert lr_factor(cosine, t) == pytest.approx(0.001 + 0.999 * (1 + math.cos(math.pi * t)) / 2)
     assert lr_factor(schema.Constant(), 0.7) == 1
+    warmed = [schema.Constant(warmup=0.2), schema.MultiStep((0.375,), warmup=0.2), schema.Cosine(0.0, warmup=0.2)]
+    assert [[lr_factor(one, t) for t in (0, 0.05, 0.2)] for one in warmed] == [[0, 0.25, 1]] * 3
+    assert [lr_factor(one, 0.6) for one in warmed] == pytest.approx([1, 0.1, 0.5]), "half of the cosine lies behind"
+    with pytest.raises(ValueError, match="warmup is a share of training, from 0 to below 1, not 1"):
+        schema.Cosine(warmup=1)
 
 
 def test_the_journal_has_every_step_with_lr_and_norms(tmp_path):
@@ -192,7 +197,10 @@ def test_alarms_advise_what_the_run_has_by_its_fields(constraint, decay, spreadi
     found = advice(SimpleNamespace(recipe=recipe, loop=recipe.loop), step=recipe.loop.steps)
     wanted = collapsing.format(lr="lower the learning rate (--optimiser.lr)")
     assert found.get("spreading") == spreading and found["collapsing"] == wanted
-    assert wanted.endswith(found["exploding"]) and "weaken" not in found["exploding"]
+    warm, _, rest = found["exploding"].partition(", ")
+    assert warm == "warm up (--schedule.warmup 0.1)" and wanted.endswith(rest) and "weaken" not in rest
+    recipe = replace(recipe, schedule=schema.Constant(warmup=0.1))
+    assert advice(SimpleNamespace(recipe=recipe, loop=recipe.loop), step=1)["exploding"] == rest
 
 
 def test_an_exam_without_a_metric_leaves_no_hole(tmp_path, capsys):

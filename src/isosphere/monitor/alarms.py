@@ -22,7 +22,7 @@ rounds to 2e-3 at most, in practice to a deviation of 1.5e-3 to 1.8e-3; training
 CALM = 10
 """Reads without an alarm's cause after which its episode is over: a figure that hovers about its limit warns once."""
 ADVICE = {
-    "exploding": 'lower the learning rate, or hold the mean too with SEC(radius="initial")',
+    "exploding": 'warm the learning rate up, lower it, or hold the mean too with SEC(radius="initial")',
     "collapsing": (
         'weaken weight decay or L2-reg, lower the learning rate, or hold the mean with SEC(radius="initial")'
     ),

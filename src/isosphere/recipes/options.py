@@ -201,8 +201,8 @@ def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _reasons(owner: type) -> dict[str, str]:
-    """The string under each field, which Python itself throws away."""
-    body = ast.parse(inspect.getsource(owner)).body[0].body
+    """The string under each field, which Python itself throws away, also of the fields that it inherits."""
+    body = [line for kind in owner.__mro__[:-1] for line in ast.parse(inspect.getsource(kind)).body[0].body]
     reasons = {}
     for line, after in zip(body, body[1:], strict=False):
         if isinstance(line, ast.AnnAssign) and isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):

@@ -154,13 +154,25 @@ class SGD:
 Optimiser = Adam | SGD
 
 
+@dataclass(frozen=True, kw_only=True)
+class Warmed:
+    """What all schedules have."""
+
+    warmup: float = 0.0
+    """Share of training over which the learning rate first rises from 0, against norms that explode at once."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.warmup < 1:
+            raise ValueError(f"warmup is a share of training, from 0 to below 1, not {self.warmup}")
+
+
 @dataclass(frozen=True)
-class Constant:
+class Constant(Warmed):
     """The learning rate never changes."""
 
 
 @dataclass(frozen=True)
-class MultiStep:
+class MultiStep(Warmed):
     """The learning rate is multiplied at milestones (Table 6)."""
 
     at: tuple[float, ...] = (0.625,)
@@ -170,8 +182,8 @@ class MultiStep:
 
 
 @dataclass(frozen=True)
-class Cosine:
-    """The learning rate falls along half a cosine (App. B.3)."""
+class Cosine(Warmed):
+    """The learning rate falls along half a cosine (App. B.3), after the warm-up."""
 
     final: float = 0.001
     """Share of the first value at the end."""

@@ -55,7 +55,8 @@ def advice(run: "Run", step: int) -> dict[str, str]:
     weaken = ["weaken weight decay (--optimiser.weight_decay)"] if decay else []
     weaken += ["weaken L2-reg (--constraint.eta)"] if constraint.eta and constraint.radius == 0 else []
     remedies = ["lower the learning rate (--optimiser.lr)", f"hold the mean with {hold}"]
-    found = {"exploding": _either(remedies), "collapsing": _either([*weaken, *remedies])}
+    warm = [] if run.recipe.schedule.warmup else ["warm up (--schedule.warmup 0.1)"]
+    found = {"exploding": _either([*warm, *remedies]), "collapsing": _either([*weaken, *remedies])}
     if lacking:
         found["spreading"] = f"try SEC ({' and '.join(lacking)})"
     elif (step - 1) / run.loop.steps >= constraint.ramp[1]:
