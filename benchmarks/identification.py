@@ -21,7 +21,7 @@ from rich.table import Table
 from torch import Tensor
 
 from isosphere import sphere
-from isosphere.metrics import faces, neighbours
+from isosphere.metrics import identification, neighbours
 from metrics import circumstances, resident, seconds  # benchmarks/metrics.py
 
 DIM = 512
@@ -45,10 +45,10 @@ def counts(strangers: int) -> tuple[int, ...]:
 
 def bare_products(probes: Tensor, distractors: Tensor) -> None:
     """All scores of directions, in blocks of the same size, looked at by nobody."""
-    step = neighbours.block_rows(faces.COLUMNS * probes.element_size(), probes.device)
-    buffer = probes.new_empty(step * faces.COLUMNS)
-    with faces.full_float32():
-        for chunk in distractors.split(faces.COLUMNS):
+    step = neighbours.block_rows(identification.COLUMNS * probes.element_size(), probes.device)
+    buffer = probes.new_empty(step * identification.COLUMNS)
+    with identification.full_float32():
+        for chunk in distractors.split(identification.COLUMNS):
             for block in probes.split(step):
                 torch.mm(block, chunk.T, out=buffer[: len(block) * len(chunk)].view(len(block), -1))
 
@@ -58,7 +58,7 @@ def measure(device: str, repeats: int, size: tuple[int, int]) -> list[dict]:
     probes, labels, distractors = people(device, *size)
     units, rows = (sphere.directions(probes), sphere.directions(distractors)), []
     work = {
-        name: lambda ks=ks: faces.identification(probes, labels, distractors, counts(size[1]), ks)
+        name: lambda ks=ks: identification.identification(probes, labels, distractors, counts(size[1]), ks)
         for name, ks in RANKS.items()
     } | {"bare": lambda: bare_products(*units)}
     spent: dict[str, list[float]] = {name: [] for name in work}
@@ -92,7 +92,7 @@ def memory_above_start(name: str, size: tuple[int, int]) -> float:
 def measure_memory(name: str, size: tuple[int, int]) -> float:
     torch.set_num_threads(2)
     before = resident("VmRSS")
-    faces.identification(*people("cpu", *size), counts(size[1]), RANKS[name])
+    identification.identification(*people("cpu", *size), counts(size[1]), RANKS[name])
     return resident("VmHWM") - before
 
 

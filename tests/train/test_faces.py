@@ -27,8 +27,9 @@ from isosphere.arguments import read_recipe
 from isosphere.data.alignment import WHOLE, FaceView, align, framed
 from isosphere.data.faces import SETS, identities, verification
 from isosphere.data.images import decode
-from isosphere.metrics.faces import auc, distractors_ahead, identification, norm_and_errors, pair_cosines, wrong_pairs
+from isosphere.metrics.faces import auc, norm_and_errors, pair_cosines, wrong_pairs
 from isosphere.metrics.faces import verification as verified
+from isosphere.metrics.identification import distractors_ahead, identification
 from isosphere.recipes import find, schema
 from isosphere.recipes.places import bases
 from isosphere.train import exams, frames, loop

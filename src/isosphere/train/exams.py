@@ -21,13 +21,13 @@ from isosphere.metrics import clustering_metrics, retrieval_metrics
 from isosphere.metrics.faces import (
     FEWEST_FALSE_ACCEPTS,
     auc,
-    distractors_ahead,
     norm_and_errors,
     pair_cosines,
     tar_at_far,
     verification,
     wrong_pairs,
 )
+from isosphere.metrics.identification import distractors_ahead
 from isosphere.metrics.probe import knn_accuracy, linear_probe
 from isosphere.sphere import norms
 

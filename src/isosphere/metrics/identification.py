@@ -1,0 +1,171 @@
+"""Identification of faces among distractors, by MegaFace's protocol; as fractions.
+
+Ties count against the model: a distractor that scores the same as the mate stands before it, so a collapsed model
+scores 0.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from numbers import Integral
+
+import torch
+from torch import Tensor
+
+from isosphere.metrics.neighbours import Array, block_rows, checked_embeddings, checked_labels, directions, numbered
+
+COLUMNS = 1 << 15  # distractors in one matrix product
+
+
+def identification(
+    probes: Array,
+    labels: Array,
+    distractors: Array,
+    counts: Sequence[int] | int = (10**3, 10**4, 10**5, 10**6),
+    ks: Sequence[int] | int = (1,),
+    gallery: Array | None = None,
+    gallery_labels: Array | None = None,
+    seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+) -> dict[str, float]:
+    """MegaFace's protocol: how often a probe's mate is among the k nearest of the mate and n distractors.
+
+    Each probe (N, D) meets each mate alone: each other probe with its label, or with a gallery (M, D) each image there
+    with its label. `rank{k}@{n}` is the fraction of these pairs, for each n of `counts`: the first n distractors of one
+    seeded permutation, so that larger sets contain the smaller. `pairs` is the number of pairs, and `singletons` that
+    of probes without a mate, which count nowhere. `progress(done, all)` hears how many distractors have been met.
+    """
+    ks, counts = ([given] if isinstance(given, Integral) else given for given in (ks, counts))
+    _check_within("ks", ks, torch.iinfo(torch.int64).max)
+    rows, _, ahead = distractors_ahead(
+        probes, labels, distractors, counts, max(ks), gallery, gallery_labels, seed, progress
+    )
+    result = {f"rank{k}@{n}": float((ahead[n] < k).double().mean()) for n in ahead for k in ks}
+    return result | {"pairs": len(rows), "singletons": len(probes) - len(rows.unique())}
+
+
+def distractors_ahead(
+    probes: Tensor,
+    labels: Tensor,
+    distractors: Tensor,
+    counts: Sequence[int],
+    most: int = 1,
+    gallery: Tensor | None = None,
+    gallery_labels: Tensor | None = None,
+    seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+) -> tuple[Tensor, Tensor, dict[int, Tensor]]:
+    """Every pair of probe and mate, as rows (P,), (P,), and how many distractors outscore or equal the mate, {n: (P,)}.
+
+    The numbers are exact below `most`; beyond, they are at least `most`. Runs on the probes' device, where distractors
+    are brought piece by piece, in full float32 whatever TF32 says.
+    """
+    pairs, distractors = _Pairs(probes, labels, gallery, gallery_labels), checked_embeddings(distractors, "distractors")
+    _check_within("counts", counts, len(distractors))
+    if distractors.shape[1] != pairs.probes.shape[1]:
+        sizes = f"{pairs.probes.shape[1]} and {distractors.shape[1]}"
+        raise ValueError(f"probes and distractors must have one dimension, not {sizes}")
+    shuffled = torch.randperm(len(distractors), generator=torch.Generator().manual_seed(seed)).to(distractors.device)
+    ahead, result, done = torch.zeros_like(pairs.rows), {}, 0
+    with full_float32():
+        for count in sorted(set(counts)):
+            for piece in shuffled[done:count].split(COLUMNS):
+                pairs.meet(directions(distractors[piece].to(pairs.probes)), most, ahead)
+                done += len(piece)
+                if progress is not None:
+                    progress(done, max(counts))
+            result[count] = ahead.clone()
+    return pairs.order[pairs.rows], pairs.mate_order[pairs.columns], result
+
+
+class _Pairs:
+    """Probes and mates in the order of their labels, the pairs of them, and blocks of probes that share mates."""
+
+    def __init__(self, probes: Tensor, labels: Tensor, gallery: Tensor | None, gallery_labels: Tensor | None) -> None:
+        probes, (labels, gallery_labels) = checked_embeddings(probes, "probes"), numbered(labels, gallery_labels)
+        labels = checked_labels(labels, len(probes), probes.device)
+        if (gallery is None) != (gallery_labels is None):
+            raise ValueError("gallery and gallery_labels go together: give both or neither")
+        mates = probes if gallery is None else checked_embeddings(gallery, "gallery").to(probes)
+        mate_labels = labels if gallery is None else gallery_labels
+        mate_labels = checked_labels(mate_labels, len(mates), probes.device, "gallery_labels")
+        if probes.shape[1] != mates.shape[1]:
+            raise ValueError(f"probes and gallery must have one dimension, not {probes.shape[1]} and {mates.shape[1]}")
+        labels, self.order = labels.sort(stable=True)
+        wanted = torch.isin(mate_labels, labels).nonzero().squeeze(1)
+        mate_labels, mate_order = mate_labels[wanted].sort(stable=True)
+        self.mate_order = wanted[mate_order]
+        self.probes, self.mates = directions(probes)[self.order], directions(mates)[self.mate_order]
+        # The mates of a probe lie side by side, [first, end), those of the next probe there or right behind.
+        first, end = (torch.searchsorted(mate_labels, labels, right=right) for right in (False, True))
+        self.rows = torch.arange(len(labels), device=labels.device).repeat_interleave(end - first)
+        skipped = first - (end - first).cumsum(0) + (end - first)
+        self.columns = torch.arange(len(self.rows), device=labels.device) + skipped[self.rows]
+        if gallery is None:
+            others = self.rows != self.columns
+            self.rows, self.columns = self.rows[others], self.columns[others]
+        if len(self.rows) == 0:
+            raise ValueError(f"none of the {len(probes)} probes has a mate, another image with its label")
+        self.blocks = list(self._blocks(first, end))
+        widest = max(columns.stop - columns.start for _, columns, _ in self.blocks)
+        # Distractors, then mates: one product for both, so that equal vectors have equal scores and ties are ties.
+        self.joint = self.probes.new_zeros(_even(COLUMNS + widest), self.probes.shape[1])
+        self.buffer = self.probes.new_empty(max(rows.stop - rows.start for rows, _, _ in self.blocks), len(self.joint))
+
+    def _blocks(self, first: Tensor, end: Tensor) -> Iterator[tuple[slice, slice, slice]]:
+        """Ranges of probes, mates and pairs: no more than COLUMNS mates, unless a single probe has them."""
+        most, start = block_rows(COLUMNS * self.probes.element_size(), first.device), 0
+        while start < len(first):
+            stop = min(start + most, int(torch.searchsorted(end, first[start] + COLUMNS, right=True)))
+            stop = max(stop, start + 1)
+            pairs = slice(*(int(torch.searchsorted(self.rows, row)) for row in (start, stop)))
+            if pairs.stop > pairs.start:
+                yield slice(start, stop), slice(int(first[start]), int(end[stop - 1])), pairs
+            start = stop
+
+    def meet(self, distractors: Tensor, most: int, ahead: Tensor) -> None:
+        """Add to `ahead` (P,) how many of the distractors' directions (C, D), up to most, a mate does not outscore."""
+        size = len(distractors)
+        self.joint[:size] = distractors
+        for rows, columns, pairs in self.blocks:
+            stop = size + columns.stop - columns.start
+            self.joint[size:stop] = self.mates[columns]
+            scores = self.buffer.view(-1)[: (rows.stop - rows.start) * _even(stop)].view(-1, _even(stop))
+            torch.mm(self.probes[rows], self.joint[: _even(stop)].T, out=scores)  # autocast leaves `out=` alone
+            among = scores[:, :size]
+            best = among.amax(1, keepdim=True) if most == 1 else among.topk(min(most, size)).values
+            row = self.rows[pairs] - rows.start
+            mates = scores[row, self.columns[pairs] - columns.start + size]
+            ahead[pairs] += (best[row] >= mates[:, None]).sum(1)
+
+
+@contextmanager
+def full_float32() -> Iterator[None]:
+    """Float32 matrix products without TF32 or bfloat16, and the caller's settings again afterwards."""
+    if not hasattr(torch.backends.cuda.matmul, "fp32_precision"):  # torch before 2.9
+        before = torch.get_float32_matmul_precision()
+        torch.set_float32_matmul_precision("highest")
+        try:
+            yield
+        finally:
+            torch.set_float32_matmul_precision(before)
+        return
+    backends = torch.backends.cuda.matmul, torch.backends.mkldnn.matmul
+    settings = [backend.fp32_precision for backend in backends]
+    try:
+        for backend in backends:
+            backend.fp32_precision = "ieee"
+        yield
+    finally:
+        for backend, setting in zip(backends, settings, strict=True):
+            backend.fp32_precision = setting
+
+
+def _even(size: int) -> int:
+    return -(-size // 128) * 128  # fast kernels want aligned rows
+
+
+def _check_within(name: str, values: Sequence[int], largest: int) -> None:
+    for value in values or [0]:
+        if isinstance(value, bool) or int(value) != value or not 1 <= value <= largest:
+            limit = f"between 1 and {largest}, the number of distractors" if name == "counts" else "positive integers"
+            raise ValueError(f"{name} must be {limit}, not {value!r}")
