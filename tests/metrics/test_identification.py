@@ -111,6 +111,14 @@ def test_collapsed_embeddings_score_nothing():
     assert [measured[f"rank{k}@{n}"] for n in (100, 500) for k in (1, 10)] == [0, 0, 0, 0]
 
 
+@pytest.mark.parametrize(("n", "m", "dim"), [(5, 500, 128), (9, 500, 512), (61, 61, 512), (501, 7, 512)])
+def test_equal_vectors_tie_wherever_blas_rounds_their_columns_otherwise(n, m, dim):
+    """In these shapes the last columns of a float64 product differ from the others on a usual CPU."""
+    one = torch.randn(dim, generator=torch.Generator().manual_seed(n * m + dim), dtype=torch.float64)
+    measured = identification(one.repeat(n, 1), torch.zeros(n, dtype=torch.long), one.repeat(m, 1), m, (1, m))
+    assert measured[f"rank1@{m}"] == measured[f"rank{m}@{m}"] == 0
+
+
 def test_progress_precision_and_the_callers_settings(monkeypatch):
     monkeypatch.setattr(module, "COLUMNS", 40)
     matmul = torch.backends.cuda.matmul

@@ -11,7 +11,17 @@ from numbers import Integral
 import torch
 from torch import Tensor
 
-from isosphere.metrics.neighbours import Array, block_rows, checked_embeddings, checked_labels, directions, numbered
+from isosphere.metrics.neighbours import (
+    PREFIX,
+    Array,
+    Twins,
+    block_rows,
+    checked_embeddings,
+    checked_labels,
+    directions,
+    keys,
+    numbered,
+)
 
 COLUMNS = 1 << 15  # distractors in one matrix product
 
@@ -107,7 +117,8 @@ class _Pairs:
             raise ValueError(f"none of the {len(probes)} probes has a mate, another image with its label")
         self.blocks = list(self._blocks(first, end))
         widest = max(columns.stop - columns.start for _, columns, _ in self.blocks)
-        # Distractors, then mates: one product for both, so that equal vectors have equal scores and ties are ties.
+        self.keys = keys(self.mates[:, :PREFIX])
+        # Distractors, then mates: one product for both, in which equal vectors are given equal scores: ties are ties.
         self.joint = self.probes.new_zeros(_even(COLUMNS + widest), self.probes.shape[1])
         self.buffer = self.probes.new_empty(max(rows.stop - rows.start for rows, _, _ in self.blocks), len(self.joint))
 
@@ -124,13 +135,15 @@ class _Pairs:
 
     def meet(self, distractors: Tensor, most: int, ahead: Tensor) -> None:
         """Add to `ahead` (P,) how many of the distractors' directions (C, D), up to most, a mate does not outscore."""
-        size = len(distractors)
+        size, shared = len(distractors), bool(torch.isin(keys(distractors[:, :PREFIX]), self.keys).any())
         self.joint[:size] = distractors
         for rows, columns, pairs in self.blocks:
             stop = size + columns.stop - columns.start
             self.joint[size:stop] = self.mates[columns]
             scores = self.buffer.view(-1)[: (rows.stop - rows.start) * _even(stop)].view(-1, _even(stop))
             torch.mm(self.probes[rows], self.joint[: _even(stop)].T, out=scores)  # autocast leaves `out=` alone
+            if shared:  # perhaps: twins are looked for in whole rows
+                Twins(self.joint[:stop]).level(scores)
             among = scores[:, :size]
             best = among.amax(1, keepdim=True) if most == 1 else among.topk(min(most, size)).values
             row = self.rows[pairs] - rows.start

@@ -18,6 +18,7 @@ from isosphere import sphere
 
 Array = Tensor | np.ndarray | Sequence[Any]  # what `tensor` takes
 BLOCK_BYTES = {"cpu": 1 << 26}  # where memory is scarce
+PREFIX = 16  # numbers of a row by which most rows are seen to have no twin
 DEFAULT_BLOCK_BYTES = 1 << 28  # accelerators: large enough that kernels, not their launches, take the time
 
 
@@ -78,8 +79,8 @@ class Twins:
 
     def __init__(self, rows: Tensor) -> None:
         held = torch.arange(len(rows), device=rows.device)
-        for width in (16, rows.shape[1]):  # few have a twin in their first numbers already
-            groups, group, sizes = _keys(rows[held, :width]).unique(return_inverse=True, return_counts=True)
+        for width in (PREFIX, rows.shape[1]):
+            groups, group, sizes = keys(rows[held, :width]).unique(return_inverse=True, return_counts=True)
             several = sizes[group] > 1
             held, group = held[several], group[several]
         first = torch.full_like(groups, len(rows)).scatter_reduce_(0, group, held, "amin")[group]
@@ -91,7 +92,7 @@ class Twins:
         return scores.index_copy_(1, self.copies, scores[:, self.originals]) if len(self.copies) else scores
 
 
-def _keys(rows: Tensor) -> Tensor:
+def keys(rows: Tensor) -> Tensor:
     """A whole number for each of (N, D), equal for equal rows: a sum that wraps about and is never rounded."""
     bits = torch.int64 if rows.dtype == torch.float64 else torch.int32
     generator = torch.Generator().manual_seed(0)
