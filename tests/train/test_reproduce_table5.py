@@ -13,7 +13,7 @@ from commands import command
 from isosphere.arguments import NAMESAKES, results_suffix
 from isosphere.data import cifar
 from isosphere.recipes import RECIPES, options, override, tables
-from isosphere.recipes.tables import Asked, cells, finalists, trials
+from isosphere.recipes.tables import Asked, cells, trials
 from isosphere.train import exams, loop, reproduce
 from isosphere.train.stopping import NonFiniteLoss
 from isosphere.train.views import build_views
@@ -251,21 +251,19 @@ def test_what_another_process_added_meanwhile_is_kept(tmp_path):
     assert [path.name for path in file.parent.iterdir()] == ["t.json"]
 
 
-def test_settings_are_taken_from_the_trials_of_another_network(cifar10, tmp_path, capsys, monkeypatch):
+def test_settings_are_taken_from_the_runs_of_another_network(cifar10, tmp_path, capsys, monkeypatch):
     trained, real = [], loop.train
     monkeypatch.setattr(reproduce, "train", lambda run, *rest: (trained.append(run), real(run, *rest))[1])
     ((cell, arms),) = cells("table5", Asked(arms=("none", "l2reg", "sec"))).items()
     wide = {arm: override(recipe, TINY | {"model.backbone": "resnet18_cifar"}) for arm, recipe in arms.items()}
-    best, held = {"none": 4, "sec": 1}, []
-    for arm, number in best.items():
-        for place, recipe in enumerate(trials(arm, wide[arm])):
-            score = {"probe_top1": 0.9 if place == number else 0.1 * place}
-            held.append({"cell": cell, "arm": arm, "recipe": options.to_dict(recipe), "last": score})
+    chosen = {"none": trials("none", wide["none"])[4], "sec": trials("sec", wide["sec"])[1]}
+    held = [{"cell": cell, "arm": arm, "recipe": options.to_dict(recipe)} for arm, recipe in chosen.items()]
     hundred = json.loads(json.dumps(held).replace('"name": "cifar10"', '"name": "cifar100"'))
-    other_cell = [trial | {"cell": "simclr-cifar100", "last": {"probe_top1": 1.0}} for trial in hundred]
-    source = tmp_path / "table5_cifar10_backbone=wide.json"
-    source.write_text(json.dumps({"trials": other_cell + held, "runs": []}))
-    fields = [word for key, value in (TINY | {"data.root": str(cifar10)}).items() for word in (f"--{key}", value)]
+    other_data = json.loads(json.dumps(hundred).replace('"lr": ', '"lr": 1'))
+    source = tmp_path / "table5_cifar10_backbone=resnet18_cifar.json"
+    source.write_text(json.dumps({"trials": [], "runs": other_data + held}))
+    changes = {key: value for key, value in TINY.items() if key != "optimiser.lr"} | {"data.root": str(cifar10)}
+    fields = [word for key, value in changes.items() for word in (f"--{key}", value)]
     given = ["table5", "--arms", "none", "l2reg", "sec", "--device", "cpu", "--results", tmp_path / "found",
              "--out", tmp_path / "runs", *fields]  # fmt: skip
     code, _, told = command(capsys, "reproduce", *given, "--tuned-by", source)
@@ -275,18 +273,24 @@ def test_settings_are_taken_from_the_trials_of_another_network(cifar10, tmp_path
     found = json.loads(file.read_text())
     assert found["trials"] == [] and len(trained) == len(found["runs"]) == 3
     finals = {run["arm"]: run["recipe"] for run in found["runs"]}
-    for arm, number in best.items():
-        chosen = trials(arm, wide[arm])[number]
-        assert finals[arm]["optimiser"] == options.to_dict(chosen)["optimiser"]
-        assert finals[arm]["constraint"] == options.to_dict(chosen)["constraint"]
+    for arm, recipe in chosen.items():
+        assert finals[arm]["optimiser"] == options.to_dict(recipe)["optimiser"]
+        assert finals[arm]["constraint"] == options.to_dict(recipe)["constraint"]
     assert finals["l2reg"]["optimiser"] == finals["sec"]["optimiser"]
     assert finals["l2reg"]["constraint"]["eta"] == arms["l2reg"].constraint.eta
     assert all(recipe["model"]["backbone"] == "small_cnn" and recipe["seed"] == 0 for recipe in finals.values())
 
-    # Longer training is another cell with the same trials.
+    # Longer training is another cell with the same settings.
     code, _, told = command(capsys, "reproduce", *given, "--epochs", "200", "--loop.steps", "4", "--tuned-by", source)
     assert code == 0 and len(trained) == 6, told
     assert [run.recipe.optimiser for run in trained[3:]] == [run.recipe.optimiser for run in trained[:3]]
+
+    # Another data set's serve where this one has none.
+    source.write_text(json.dumps({"trials": [], "runs": hundred}))
+    elsewhere = ["--results", tmp_path / "again", "--out", tmp_path / "others"]
+    code, _, told = command(capsys, "reproduce", *given, *elsewhere, "--tuned-by", source)
+    assert code == 0 and len(trained) == 9, told
+    assert [run.recipe for run in trained[6:]] == [run.recipe for run in trained[:3]]
 
     # Nobody takes them for runs that were tuned themselves: neither here nor by the name of the file.
     assert {run["tuned_by"] for run in found["runs"]} == {source.stem}
@@ -302,22 +306,22 @@ def test_settings_are_taken_from_the_trials_of_another_network(cifar10, tmp_path
 
 def test_what_cannot_tune_is_named(tmp_path, capsys):
     ((cell, arms),) = cells("table5", Asked(arms=("none", "sec"))).items()
-    held = [
-        {"cell": cell, "arm": arm, "recipe": options.to_dict(recipe), "last": {"probe_top1": 0.5}}
-        for arm in arms for found in [trials(arm, arms[arm])] for recipe in found + finalists(arms[arm], found)
-    ]  # fmt: skip
+    held = [{"cell": cell, "arm": arm, "recipe": options.to_dict(recipe)} for arm, recipe in arms.items()]
+    faster = {"cell": cell, "arm": "sec", "recipe": options.to_dict(override(arms["sec"], {"optimiser.lr": "3"}))}
     source, given = tmp_path / "other.json", ["table5", "--arms", "none", "sec", "--results", tmp_path / "found"]
     given += ["--device", "cpu", "--tuned-by"]
-    for kept, arm, epochs in ((held[:12], "sec", 20), (held[12:], "none", 20), (held[:-1], "sec", 100),
-                              (held[:10] + held[12:], "none", 100), ([], "none", 20)):  # fmt: skip
-        source.write_text(json.dumps({"trials": kept, "runs": []}))
+    for kept, says in (
+        (held[:1], "no final run of arm sec with NTXent"),
+        (held[1:], "no final run of arm none with NTXent"),
+        ([*held, faster], "more than one final run of arm sec with NTXent, of different settings"),
+    ):
+        source.write_text(json.dumps({"trials": [], "runs": kept}))
         code, _, told = command(capsys, "reproduce", *given, source)
-        assert code == 2 and f"other.json has no trial of {cell}, arm {arm}, with lr" in told
-        assert f", {epochs} epochs: finish the tuning there first" in told
+        assert code == 2 and f"other.json has {says}" in told
         assert len(told.splitlines()) == 1
-    source.write_text(json.dumps({"trials": held, "runs": []}))
-    code, _, told = command(capsys, "reproduce", *given, source, "--optimiser.lr", "3")  # other rates
-    assert code == 2 and "no trial of simclr-cifar10, arm none, with lr 0.1875" in told
+    source.write_text(json.dumps({"trials": [], "runs": held}))
+    code, _, told = command(capsys, "reproduce", *given, source, "--optimiser.lr", "3")
+    assert code == 2 and "--tuned-by decides optimiser and constraint: leave out --optimiser.lr" in told
     code, _, told = command(capsys, "reproduce", *given, tmp_path / "nowhere.json")
     assert code == 2 and "nowhere.json" in told
     code, _, told = command(capsys, "reproduce", *given, source, "--losses", "ms")

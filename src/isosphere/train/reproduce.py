@@ -184,7 +184,7 @@ def reproduce(
 ) -> list[dict[str, Any]]:
     """Run the cells that `results` lacks: first all trials, then the final runs seed by seed; returns their records.
 
-    With `tuned_by` no trial is run: its trials of the same cells and arms decide, and the final runs' records name it.
+    With `tuned_by` no trial is run: each arm takes what its runs there had, and the runs' records name that file.
     """
     seeds, recipes = list(seeds), [recipe for arms in cells.values() for recipe in arms.values()]
     if tune and tables.TRIAL_SEED in seeds:
@@ -239,9 +239,11 @@ def _tuned(
     if not own and "sec" not in arms:
         raise ValueError(f"{arm} has no trials and takes SEC's learning rate: name the arm sec, too, or --no-tune")
     tuned = arm if own else "sec"
+    if tuned_by:
+        return tables.tuned(arms[arm], _carried(tuned_by, tuned, arms[tuned]), own)
 
     def score(recipe: schema.Recipe) -> float:
-        record = _carried(tuned_by, cell, tuned, recipe) if tuned_by else results.find("trials", recipe)
+        record = results.find("trials", recipe)
         if record is None:
             place = folder / "trials" / f"{cell}-{tuned}-{digest(recipe)}"
             short = recipe.loop.steps <= tuning.steps  # a longer one is saved on its way as a final run is
@@ -256,18 +258,14 @@ def _tuned(
     return tables.tuned(arms[arm], (finalists or ranked)[0], own)
 
 
-def _carried(source: Results, cell: str, arm: str, recipe: schema.Recipe) -> dict[str, Any]:
-    """The other file's trial of this arm on this data with this loss, rate and strength, whatever its network was.
-
-    By data and not by cell, since the cells of 100 and of 200 epochs have the same trials.
-    """
-    short = tables.TUNINGS[recipe.data.name].steps
-    wanted = (recipe.data.name, arm, recipe.loss, recipe.optimiser, recipe.constraint, recipe.loop.steps > short)
-    for record in source.records["trials"]:
-        held = options.from_dict(schema.Recipe, record["recipe"])
-        its = (held.data.name, record["arm"], held.loss, held.optimiser, held.constraint, held.loop.steps > short)
-        if its == wanted:
-            return record
-    tried = f"lr {recipe.optimiser.lr:g}, weight decay {recipe.optimiser.weight_decay:g}, eta {recipe.constraint.eta:g}"
-    tried += f", {recipe.loop.steps} {recipe.loop.unit}"
-    raise ValueError(f"{source.path} has no trial of {cell}, arm {arm}, with {tried}: finish the tuning there first")
+def _carried(source: Results, arm: str, recipe: schema.Recipe) -> schema.Recipe:
+    """The other file's final run of this arm with this loss, whatever its network; of this data if it has any."""
+    held = [options.from_dict(schema.Recipe, run["recipe"]) for run in source.records["runs"] if run["arm"] == arm]
+    held = [run for run in held if run.loss == recipe.loss]
+    held = [run for run in held if run.data.name == recipe.data.name] or held
+    what = f"final run of arm {arm} with {type(recipe.loss).__name__}"
+    if not held:
+        raise ValueError(f"{source.path} has no {what}: finish it there first")
+    if any((run.optimiser, run.constraint) != (held[0].optimiser, held[0].constraint) for run in held):
+        raise ValueError(f"{source.path} has more than one {what}, of different settings: which one is not told")
+    return held[0]
