@@ -91,7 +91,7 @@ def reproduce(
     tune: Annotated[bool, typer.Option(help="table3, table5: tune rate and strength on held-out training data")] = True,
     tuned_by: Annotated[
         Path | None,
-        typer.Option(help="a results file: in place of trials, what its runs had", exists=True),
+        typer.Option(help="no trials: rates and strengths of this results file's runs", exists=True, dir_okay=False),
     ] = None,
     results: Annotated[Path, typer.Option(help="folder of JSON files; what is there is not run")] = Path("results"),
     out: Annotated[Path, typer.Option(help="where the run folders go")] = Path("runs"),
@@ -118,7 +118,7 @@ def reproduce(
     tuning = tune and table in TUNED and not paper
     if tuned_by is not None and not tuning:
         raise ValueError("--tuned-by stands for the trials of table3 and table5: leave out --paper and --no-tune")
-    decided = [f"--{key}" for key in given if key.startswith(("optimiser.", "constraint."))]
+    decided = [f"--{key}" for key in given if key.split(".")[0] in ("optimiser", "constraint")]
     if tuned_by is not None and decided:
         raise ValueError(f"--tuned-by decides optimiser and constraint: leave out {', '.join(decided)}")
     other = {key: value for key, value in given.items() if key not in engine.FREE}

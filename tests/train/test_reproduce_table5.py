@@ -251,6 +251,16 @@ def test_what_another_process_added_meanwhile_is_kept(tmp_path):
     assert [path.name for path in file.parent.iterdir()] == ["t.json"]
 
 
+def test_a_run_whose_norms_overflowed_is_kept(tmp_path):
+    lines = [{"step": 1, "loss": 5.6, "norm_mean": 2.0, "norm_variance": 0.5}]
+    lines += [{"step": 2, "loss": 5.5, "norm_mean": 5e18}]  # what is not finite is left out of the journal
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line | {"kind": "train"}) + "\n" for line in lines))
+    recipe = options.to_dict(cells("table5", Asked())["simclr-cifar10"]["none"])
+    results = reproduce.Results(tmp_path / "results" / "t.json")
+    record = results.add("runs", tmp_path, {"recipe": recipe, "last": {}}, cell="c", arm="none")
+    assert record["norms"] == [[1, 5.6, 2.0, 0.5]]
+
+
 def test_settings_are_taken_from_the_runs_of_another_network(cifar10, tmp_path, capsys, monkeypatch):
     trained, real = [], loop.train
     monkeypatch.setattr(reproduce, "train", lambda run, *rest: (trained.append(run), real(run, *rest))[1])
@@ -304,24 +314,54 @@ def test_settings_are_taken_from_the_runs_of_another_network(cifar10, tmp_path, 
     assert asked[-1] == file.stem and file.stem.startswith("table5_cifar10_tuned-by_")
 
 
+def test_only_data_that_is_tuned_alike_lends_its_settings(tmp_path):
+    """SOP's rates and weight decay are far from CUB's; Cars196 has the same trials as CUB."""
+    arms = cells("table3", Asked(dataset="cub200", losses=("ms",), arms=("none", "sec")))["cub200-ms"]
+    chosen = {arm: trials(arm, recipe)[1] for arm, recipe in arms.items()}
+    held = [{"cell": "cub200-ms", "arm": arm, "recipe": options.to_dict(recipe)} for arm, recipe in chosen.items()]
+    source = tmp_path / "table3_cub200.json"
+    source.write_text(json.dumps({"trials": [], "runs": held}))
+    found = reproduce.Results(source)
+
+    def tuned(dataset: str, arm: str):
+        ((cell, others),) = cells("table3", Asked(dataset=dataset, losses=("ms",), arms=(arm,))).items()
+        return reproduce._tuned(cell, arm, others, None, None, None, found)
+
+    for arm, recipe in chosen.items():
+        one = tuned("cars196", arm)
+        assert (one.data.name, one.optimiser, one.constraint) == ("cars196", recipe.optimiser, recipe.constraint)
+    ema = tuned("cars196", "sec-ema")  # has no trials: SEC's rate, its own strength, and SEC need not be run
+    assert ema.optimiser == chosen["sec"].optimiser and ema.constraint != chosen["sec"].constraint
+    with pytest.raises(ValueError, match="no final run of arm none with the loss of sop-ms on its data or alike"):
+        tuned("sop", "none")
+
+
 def test_what_cannot_tune_is_named(tmp_path, capsys):
     ((cell, arms),) = cells("table5", Asked(arms=("none", "sec"))).items()
     held = [{"cell": cell, "arm": arm, "recipe": options.to_dict(recipe)} for arm, recipe in arms.items()]
     faster = {"cell": cell, "arm": "sec", "recipe": options.to_dict(override(arms["sec"], {"optimiser.lr": "3"}))}
     source, given = tmp_path / "other.json", ["table5", "--arms", "none", "sec", "--results", tmp_path / "found"]
     given += ["--device", "cpu", "--tuned-by"]
+    hundred = json.loads(json.dumps(held).replace('"name": "cifar10"', '"name": "cifar100"'))
+    lacks = "no final run of arm {} with the loss of simclr-cifar10 on its data or alike"
     for kept, says in (
-        (held[:1], "no final run of arm sec with NTXent"),
-        (held[1:], "no final run of arm none with NTXent"),
-        ([*held, faster], "more than one final run of arm sec with NTXent, of different settings"),
+        (held[:1], lacks.format("sec")),
+        (held[1:], lacks.format("none")),
+        (held[:1] + hundred[1:], lacks.format("sec")),  # not half of this data and half of another
+        ([*held, faster], "final runs of arm sec for simclr-cifar10 with different settings"),
     ):
         source.write_text(json.dumps({"trials": [], "runs": kept}))
         code, _, told = command(capsys, "reproduce", *given, source)
         assert code == 2 and f"other.json has {says}" in told
         assert len(told.splitlines()) == 1
     source.write_text(json.dumps({"trials": [], "runs": held}))
-    code, _, told = command(capsys, "reproduce", *given, source, "--optimiser.lr", "3")
-    assert code == 2 and "--tuned-by decides optimiser and constraint: leave out --optimiser.lr" in told
+    for field, value in (("--optimiser.lr", "3"), ("--optimiser", "Adam"), ("--constraint.eta", "1")):
+        code, _, told = command(capsys, "reproduce", *given, source, field, value)
+        assert code == 2 and f"--tuned-by decides optimiser and constraint: leave out {field}\n" in told
+    code, _, told = command(capsys, "reproduce", *given, source, "--loss.temperature", "0.2")
+    assert code == 2 and lacks.format("none") in told
+    code, _, told = command(capsys, "reproduce", *given, tmp_path)
+    assert code == 2 and "directory" in told
     code, _, told = command(capsys, "reproduce", *given, tmp_path / "nowhere.json")
     assert code == 2 and "nowhere.json" in told
     code, _, told = command(capsys, "reproduce", *given, source, "--losses", "ms")

@@ -118,7 +118,8 @@ class Results:
         record = about | {k: v for k, v in result.items() if k != "command"} | {"recipe": recipe}
         lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
         names = ("step", "loss", "norm_mean", "norm_variance")
-        record["norms"] = [[line[name] for name in names] for line in lines if line["kind"] == "train"]
+        finite = (line for line in lines if line["kind"] == "train" and all(name in line for name in names))
+        record["norms"] = [[line[name] for name in names] for line in finite]  # an exploding variance is left out
         for name, of in (("tests", "test"), ("turns", "turn")):
             record[name] = [{k: v for k, v in line.items() if k != "kind"} for line in lines if line["kind"] == of]
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -236,11 +237,11 @@ def _tuned(
     """The arm's recipe with what its best trial had; an arm without trials takes SEC's rate and decay."""
     tuning = tables.TUNINGS[arms[arm].data.name]
     own = arm in tuning.strengths
-    if not own and "sec" not in arms:
-        raise ValueError(f"{arm} has no trials and takes SEC's learning rate: name the arm sec, too, or --no-tune")
     tuned = arm if own else "sec"
     if tuned_by:
-        return tables.tuned(arms[arm], _carried(tuned_by, tuned, arms[tuned]), own)
+        return tables.tuned(arms[arm], _carried(tuned_by, cell, tuned, arms[arm]), own)
+    if tuned not in arms:
+        raise ValueError(f"{arm} has no trials and takes SEC's learning rate: name the arm sec, too, or --no-tune")
 
     def score(recipe: schema.Recipe) -> float:
         record = results.find("trials", recipe)
@@ -258,14 +259,18 @@ def _tuned(
     return tables.tuned(arms[arm], (finalists or ranked)[0], own)
 
 
-def _carried(source: Results, arm: str, recipe: schema.Recipe) -> schema.Recipe:
-    """The other file's final run of this arm with this loss, whatever its network; of this data if it has any."""
-    held = [options.from_dict(schema.Recipe, run["recipe"]) for run in source.records["runs"] if run["arm"] == arm]
-    held = [run for run in held if run.loss == recipe.loss]
-    held = [run for run in held if run.data.name == recipe.data.name] or held
-    what = f"final run of arm {arm} with {type(recipe.loss).__name__}"
-    if not held:
-        raise ValueError(f"{source.path} has no {what}: finish it there first")
-    if any((run.optimiser, run.constraint) != (held[0].optimiser, held[0].constraint) for run in held):
-        raise ValueError(f"{source.path} has more than one {what}, of different settings: which one is not told")
-    return held[0]
+def _carried(source: Results, cell: str, arm: str, recipe: schema.Recipe) -> schema.Recipe:
+    """The other file's final run of this arm with this loss, whatever its network.
+
+    A file without this data may have other data that is tuned alike: CIFAR-10's settings serve CIFAR-100.
+    """
+    runs = [(run["arm"], options.from_dict(schema.Recipe, run["recipe"])) for run in source.records["runs"]]
+    fits = [run for its, run in runs if its == arm and run.loss == recipe.loss]
+    name, of = recipe.data.name, {getattr(run.data, "name", "") for _, run in runs}
+    of &= {name} if name in of else {other for other, its in tables.TUNINGS.items() if its == tables.TUNINGS[name]}
+    fits = [run for run in fits if getattr(run.data, "name", "") in of]
+    if not fits:
+        raise ValueError(f"{source.path} has no final run of arm {arm} with the loss of {cell} on its data or alike")
+    if any((run.optimiser, run.constraint) != (fits[0].optimiser, fits[0].constraint) for run in fits):
+        raise ValueError(f"{source.path} has final runs of arm {arm} for {cell} with different settings: keep one's")
+    return fits[0]
