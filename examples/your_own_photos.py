@@ -7,6 +7,7 @@ command line: isosphere train FOLDER
 import argparse
 from pathlib import Path
 
+from isosphere.arguments import free_folder
 from isosphere.recipes import find
 from isosphere.train.loop import fit
 
@@ -26,5 +27,6 @@ recipe = find(
         # "data.size": "227", "data.shorter": "256", "optimiser.lr": "2e-5",
     },
 )
-result = fit(recipe, Path("runs") / f"{Path(asked.folder).name}-example")
-print({name: round(value, 4) for name, value in result["last"].items()})
+folder = free_folder(Path("runs"), f"{Path(asked.folder).name}-example")  # a new one each time
+result = fit(recipe, folder)
+print(folder, {name: round(value, 4) for name, value in result["last"].items()})

@@ -97,6 +97,17 @@ def test_embed_and_inspect(trained, photos):
     np.testing.assert_allclose(np.load(trained.parent / "flat.npy"), embeddings[15:20], rtol=1e-4, atol=1e-5)
 
 
+def test_embed_takes_all_parts_of_a_split(trained, photos, tmp_path):
+    for number, part in enumerate(("train", "val", "test")):
+        shutil.copytree(photos / f"class{number}", tmp_path / "parts" / part / f"class{number}")
+    done = isosphere("embed", trained, "parts", "--out", "e.npy", folder=tmp_path)
+    lines = (tmp_path / "e.paths.txt").read_text().splitlines()
+    assert len(np.load(tmp_path / "e.npy")) == 15 and "left out" not in done.stderr
+    assert {line.partition("\t")[2] for line in lines} == {"class0", "class1", "class2"}
+    told = " ".join(isosphere("embed", "--help", folder=tmp_path).stdout.replace("│", " ").split())
+    assert "A line of OUT.paths.txt is an image's path, a tab and its label." in told
+
+
 def test_a_run_embeds_files_in_python_and_features_on_the_command_line(trained, photos):
     isosphere("embed", trained, photos / "class3", "--out", "f.npy", "--features", folder=trained.parent)
     isosphere("embed", trained, photos / "class3", "--out", "g.npy", folder=trained.parent)
@@ -554,6 +565,13 @@ def test_a_run_is_evaluated_from_any_folder(photos, tmp_path):
     assert f"no such folder or file: ./photos (seen from {other} and from above the run)" in done.stderr
     assert "say where it is now with --data.root" in done.stderr and len(done.stderr.strip().splitlines()) == 1
     assert "never seen" in isosphere("evaluate", run, "--data.root", project / "moved", folder=other).stdout
+    (run / "result.json").unlink()  # one that was broken off
+    for folder in (project, other):
+        done = isosphere("train", "--resume", run, folder=folder, code=2)
+        assert done.stderr.endswith("no such folder or file: ./photos; say where it is now with --data.root\n")
+    done = isosphere("train", "--resume", run, "--loop.steps", "120", folder=project, code=2)
+    assert "another recipe" in done.stderr and "--data.root" not in done.stderr
+    assert "R@1" in isosphere("train", "--resume", run, "--data.root", "moved", folder=project).stdout
 
 
 def test_names_that_are_not_utf8_go_all_the_way(photos, tmp_path):

@@ -1,5 +1,6 @@
 """Every example runs as it stands, and is short."""
 
+import json
 import os
 import subprocess
 import sys
@@ -71,7 +72,9 @@ def test_your_own_photos(tmp_path):
         for number in range(4):
             Image.fromarray(pixels[label, number]).save(tmp_path / "photos" / str(label) / f"{number}.png")
     assert "recall@1" in run(EXAMPLES / "your_own_photos.py", "photos", 3, folder=tmp_path)
-    assert (tmp_path / "runs" / "photos-example" / "result.json").exists()
+    assert "recall@1" in run(EXAMPLES / "your_own_photos.py", "photos", 2, folder=tmp_path), "and again, as one likes"
+    results = [tmp_path / "runs" / f"photos-example{number}" / "result.json" for number in ("", "-2")]
+    assert [json.loads(path.read_text())["recipe"]["loop"]["steps"] for path in results] == [3, 2]
 
 
 def test_face_frames(tmp_path):

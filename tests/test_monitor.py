@@ -497,7 +497,8 @@ def test_each_alarm_is_raised_once_an_episode():
     assert train_on([8.7] * 20, radial=0.02) == ["radial"]
     assert train_on([8.7, math.nan, 8.7, math.inf, 8.7]) == ["not_finite"]
     assert train_on([2.0, 30.0, 2.0, 30.0]) == ["exploding"], "one episode, though it hovers"
-    assert train_on([2.0, 30.0] + [2.0] * (CALM + 1) + [30.0]) == ["exploding", "exploding"]
+    assert train_on([2.0, 30.0] + [2.0] * (CALM - 1) + [30.0]) == ["exploding"]
+    assert train_on([2.0, 30.0] + [2.0] * CALM + [30.0]) == ["exploding", "exploding"]
 
 
 def test_norms_that_explode_before_the_first_read_are_measured_by_the_first_step():

@@ -751,7 +751,7 @@ def test_what_is_odd_about_the_images_is_said_once_of_all_runs_it_is_true_of(tmp
         result["deviation"], result["last"]["singletons"] = lacks, 2
         (run / "result.json").write_text(json.dumps(result))
     page = write_page(runs, tmp_path / "page.html").read_text()
-    assert page.count("deviates from the benchmark") == 1 and "a, b: deviates from the benchmark: 15 images" in page
+    assert page.count("of the data: ") == 1 and "a, b: of the data: 15 images" in page
     assert page.count("2 queries have no other image") == 1 and "all runs: 2 queries have no other image" in page
     assert "the runs are of different images" not in page
     recipe = json.loads((runs[1] / "recipe.json").read_text())

@@ -51,7 +51,7 @@ def train(
     from isosphere.figures.words import named
     from isosphere.recipes import schema
     from isosphere.train.loop import fit
-    from isosphere.train.trained import changed_here
+    from isosphere.train.trained import changed_here, moved
 
     # The command-line library takes fields to change, which it does not know, for arguments.
     words, changed = split_changes([*filter(None, (what, images)), *context.args])
@@ -69,7 +69,13 @@ def train(
             if any(out.iterdir()):
                 raise ValueError(f"{out} is not empty; choose another --out, or go on with --resume {out}")
         folder = out or free_folder(Path("runs"), f"{name}-seed{recipe.seed}")
-    result = fit(recipe, folder, device, resume=resume is not None)
+    try:
+        result = fit(recipe, folder, device, resume=resume is not None)
+    except FileNotFoundError as error:
+        field = "" if resume is None else moved(recipe.data)
+        if not field:
+            raise
+        raise FileNotFoundError(f"{error}; say where it is now with --data.{field}") from error
     if result:
         from isosphere.tables import comparison, show
 
@@ -202,7 +208,8 @@ def embed(
 ) -> None:
     """Write the raw embeddings of a folder of images: OUT.npy, OUT.labels.npy and OUT.paths.txt.
 
-    Images are seen as the run's test images are. Of a run without labels the features are what its probe is trained on.
+    A line of OUT.paths.txt is an image's path, a tab and its label. Of train, val and test all images are taken. They
+    are seen as the run's test images are. Of a run without labels the features are what its probe is trained on.
     Faces are framed as those it was trained on, and their embeddings averaged with those of the mirror images;
     FOLDER:0.52 takes another share. `--data.skip_unreadable true` leaves out what cannot be read.
     """

@@ -86,7 +86,7 @@ def test_csv_reads_paths_relative_to_itself(folder):
     [
         ("", "columns"),
         ("path,label\n", "lists no image"),
-        ("path,colour\na/one.JPG,red\n", "columns path,colour; they must be path,label"),
+        ("path,colour\na/one.JPG,red\n", r"columns path,colour; .* \(filename or .* for path, class for label"),
         ("filename,image,label\na/one.JPG,b/one.JPG,x\n", "columns filename,image,label; they must be path,label"),
         ("path\na/one.JPG\n", "columns 'path'; they must be"),
         ("path;label\na/one.JPG;x\n", r"columns 'path;label'; they must be path,label\[,split\], with commas between"),
@@ -102,6 +102,8 @@ def test_csv_reads_paths_relative_to_itself(folder):
         ("path,label\na/one.JPG,x\na/two.png,x\n\na/one.JPG,x\n", "rows 2 and 5 both list a/one.JPG; list each"),
         ("path,label\na/one.JPG,x\nb/../a/./one.JPG,y\n", "rows 2 and 3 both list b/../a/./one.JPG"),
         ("path,label\na/one.JPG,x\na/gone.png,x\nb/lost.png,y\n", r"2 of 3 files are missing: .*gone\.png, .*lost"),
+        ("path,label\na\\one.JPG,x\nb\\one.JPG,y\n", "2 of 2 files are missing: .*; backslashes do not part folders"),
+        ("path,label\na/one.JPG,x\nb\\one.JPG,y\n", "1 of 2 files are missing: .*; paths begin at the folder"),
         ("path,label\na/gone.png,x\n", "1 of 1 files are missing: .*; paths begin at the folder of the CSV"),
     ],
 )

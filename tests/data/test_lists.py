@@ -105,12 +105,38 @@ def test_images_beside_the_classes_of_a_split_are_told(tmp_path):
 
 def test_what_is_no_image_needs_no_words(tmp_path):
     fill(tmp_path, "a/1.jpe", "a/Thumbs.db", "a/.hidden.jpg", "a/.thumbnails/1.jpg", "b/2.pbm", "b/box.xml", "list.csv")
-    fill(tmp_path, "__MACOSX/a/._1.jpe", "a/__MACOSX/2.jpg")
+    fill(tmp_path, "__MACOSX/a/._1.jpe", "a/__MACOSX/2.jpg", "a/@eaDir/1.jpe/SYNOPHOTO_THUMB_M.jpg")
     (tmp_path / "__MACOSX" / "void").mkdir()
+    (tmp_path / "@eaDir").mkdir()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         images = ImageSet.folder(tmp_path)
     assert images.classes == ["a", "b"] and len(images) == 2 and images.deviation == ""
+
+
+def test_files_that_may_be_images_are_told_beside_others(tmp_path):
+    fill(tmp_path, "a/1.jpg", "a/2.happy", "a/3.sad", "a/4", "b/5.jpg", "b/6.tga", "b/7.tga", "b/README", "b/8.mov")
+    fill(tmp_path, "9")
+    left = "2 without an ending, 1 that end in .happy, 1 that end in .sad, 2 that end in .tga"
+    with pytest.warns(UserWarning):
+        images = ImageSet.folder(tmp_path)
+    assert images.deviation == f"6 images are left out: {left}" and len(images) == 2
+    with pytest.warns(UserWarning, match="3 images are left out: 1 without an ending, 1 that end in .happy, "):
+        assert len(ImageSet.flat(tmp_path / "a")) == 1
+    fill(tmp_path, "readme/1.jpg", *(f"a/1.jpg~{number}" for number in range(20)))
+    with pytest.warns(UserWarning, match="26 images are left out: .* and 14 more$"):
+        assert ImageSet.folder(tmp_path).classes == ["a", "b", "readme"]
+
+
+@pytest.mark.parametrize("name", ["val", "Dev"])
+def test_the_whole_is_all_parts_without_a_split(tmp_path, name):
+    fill(tmp_path, "train/a/1.jpg", "test/b/2.jpg", f"{name}/c/3.jpg", f"{name}/a/4.jpg")
+    images = ImageSet.folder(tmp_path, whole=True)
+    assert len(images) == 4 and images.classes == ["a", "b", "c"] and images.splits is None and images.deviation == ""
+    rows = ["path,label,split", "train/a/1.jpg,a,train", "test/b/2.jpg,b,test", f"{name}/c/3.jpg,c,{name}"]
+    (tmp_path / "all.csv").write_text("\n".join([*rows, f"{name}/a/4.jpg,a,validation"]))
+    images = ImageSet.csv(tmp_path / "all.csv", whole=True)
+    assert len(images) == 4 and images.classes == ["a", "b", "c"] and images.splits is None and images.deviation == ""
 
 
 def test_both_kinds_of_loss_are_in_the_deviation(tmp_path):
@@ -132,7 +158,7 @@ def test_files_of_other_endings_are_counted_where_there_is_no_image(tmp_path):
     with pytest.raises(ValueError, match=told):
         ImageSet.folder(tmp_path)
     fill(tmp_path, "yale/1.jpg", "yale/2.heic")
-    with pytest.warns(UserWarning, match="1 images are left out: 1 that end in .heic"):
+    with pytest.warns(UserWarning, match="3 images are left out: 1 that end in .happy, 1 that end in .heic"):
         assert len(ImageSet.flat(tmp_path / "yale")) == 1
 
 

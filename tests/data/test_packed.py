@@ -1,6 +1,7 @@
 """The packed store: its pixels against decoding one by one, crops against torchvision, interruption and damage."""
 
 import os
+import pickle
 import shutil
 import signal
 import subprocess
@@ -12,11 +13,14 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from torch.utils.data import DataLoader
 from torchvision.transforms.v2 import functional
 
 from isosphere.data import packed
+from isosphere.data.feed import Steps
 from isosphere.data.images import ImageSet
 from isosphere.data.packed import PackedSet, central_boxes, pack, sample_crops
+from isosphere.data.samplers import OrderedBatches
 from isosphere.data.transforms import TestView, TrainView, uniforms
 
 
@@ -56,6 +60,15 @@ def test_subsets_share_the_buffer_and_are_relabelled(folder: Path, tmp_path: Pat
     assert part.buffer.data_ptr() == store.buffer.data_ptr()
     assert all(torch.equal(part[i], expected(plain, i, 32)) for i in range(len(plain)))
     assert torch.equal(store.subset([9, 0])[1], store[0])
+
+
+def test_a_worker_that_was_not_forked_maps_the_file_again(folder: Path, tmp_path: Path) -> None:
+    store = pack(ImageSet.folder(folder), tmp_path / "store", shorter=32, workers=0).subset([9, 0, 4])
+    view, how = TestView(size=24, shorter=32), {"num_workers": 1, "multiprocessing_context": "spawn", "timeout": 60}
+    steps = Steps(store, OrderedBatches(3, 2), view, seed=0)
+    seen = [batch.images for batch in DataLoader(steps, batch_size=None, sampler=range(2), **how)]
+    assert torch.equal(torch.cat(seen), store.batch(torch.arange(3), view))
+    assert len(pickle.dumps(store)) < store.buffer.numel() / 2, "pixels are not copied"
 
 
 def test_crops_equal_torchvision_for_the_same_boxes_within_one_grey_level(folder: Path, tmp_path: Path) -> None:

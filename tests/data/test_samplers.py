@@ -117,13 +117,13 @@ def test_classes_and_images_are_drawn_evenly():
     assert (per_image - 250).abs().max() < 75
 
 
-def test_small_classes_draw_with_replacement_from_all_their_images():
-    labels = torch.tensor([0, 0, 1, 1, 1, 1])
-    sampler = ClassBatches(labels, 6, 3, seed=0)
-    pairs = [sampler.indices(step) for step in range(100)]
-    small = [tuple(sorted(i for i in batch.tolist() if i < 2)) for batch in pairs]
-    assert all(len(group) == 3 for group in small)
-    assert set(small) == {(0, 0, 0), (0, 0, 1), (0, 1, 1), (1, 1, 1)}
+def test_small_classes_show_all_their_images_before_one_again():
+    labels = torch.tensor([0, 0, 1, 1, 1, 1, 1, 2])
+    sampler = ClassBatches(labels, 15, 5, seed=0)
+    batches = [sampler.indices(step).tolist() for step in range(100)]
+    small = {tuple(sorted(i for i in batch if i < 2)) for batch in batches}
+    assert small == {(0, 0, 0, 1, 1), (0, 0, 1, 1, 1)}, "two of each, and one more"
+    assert all(sorted(i for i in batch if i >= 2) == [2, 3, 4, 5, 6] + [7] * 5 for batch in batches)
 
 
 @pytest.mark.parametrize("world", [2, 3, 4])

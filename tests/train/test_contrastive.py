@@ -383,6 +383,17 @@ def test_a_flat_folder_without_labels_from_training_to_embedding(flat, tmp_path,
     assert code == 0 and result(run) == found, told
 
 
+@pytest.mark.parametrize("backbone", ["resnet10t", "vit_tiny_patch16_224", "torchvision/mobilenet_v3_small"])
+def test_any_backbone_learns_without_labels(backbone, flat, tmp_path):
+    changes = PHOTOS | {"data.root": str(flat), "model.backbone": backbone, "data.size": "32", "data.shorter": "36"}
+    recipe = find("simclr-photos-sec", changes | {"batches.size": "2", "loop.unit": "steps"})
+    loop.fit(recipe, tmp_path / "run", "cpu")
+    torch.manual_seed(recipe.seed)
+    first, last = build.build_model(recipe.model, 32), load_run(tmp_path / "run", "cpu").model
+    moved = [bool((old != new).any()) for old, new in zip(first.parameters(), last.parameters(), strict=True)]
+    assert sum(moved) > 0.9 * len(moved) and all(math.isfinite(x["loss"]) for x in lines(tmp_path / "run", "train"))
+
+
 def test_images_that_came_or_went_since_are_noticed_on_resuming(flat, tmp_path, monkeypatch):
     """A flat folder has no classes to tell by, and another number of images would be another schedule."""
     recipe = find("simclr-photos-sec", PHOTOS | {"data.root": str(flat), "loop.steps": "4"})
@@ -583,6 +594,13 @@ def test_classes_too_small_to_measure_on_are_told(tmp_path):
     told = "photos: 6 images of 2 classes cannot be parted: .* at least 5 images, a test/ beside a train/ .*, or a CSV"
     with pytest.raises(ValueError, match=told):
         build_views(schema.Unlabelled(root=str(root)), CPU)
+
+
+def test_two_views_of_images_with_labels_are_refused():
+    """Two images of one class in a batch would be four rows of a label."""
+    shuffled = find("rendered", {"loss": "NTXent", "batches": "Shuffled", "batches.size": "24", "batches.views": "2"})
+    with pytest.raises(ValueError, match="NTXent needs two images of each class .* --batches.per_class 2, SupCon, or"):
+        loop.prepare(shuffled, CPU)
 
 
 @pytest.mark.parametrize("settings", [{"weight": 0.0}, {"weight": -1.0}, {"temperature": 0.0}])

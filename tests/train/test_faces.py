@@ -367,7 +367,8 @@ def test_people_to_test_on_with_the_name_of_one_to_train_on_are_told(faces: Path
     own_pairs(faces, tmp_path / "own", ROWS)
     changes = {"data__pairs_root": tmp_path / "own", "data__pairs": "mine", "data__probes": "", "data__distractors": ""}
     with pytest.warns(UserWarning, match="6 people to test on have the name of one to train on: .*--data.exclude"):
-        build_views(recipe_of(faces, **changes).data, CPU)
+        with pytest.warns(UserWarning, match="11 test images are byte copies of training images"):
+            build_views(recipe_of(faces, **changes).data, CPU)
 
 
 def test_distractors_are_not_trained_on_either(faces: Path, tmp_path: Path) -> None:
@@ -381,7 +382,8 @@ def test_distractors_are_not_trained_on_either(faces: Path, tmp_path: Path) -> N
         build_views(recipe_of(faces, data__distractors=f"{faces / 'more'},{faces / 'more'}").data, CPU)
     shutil.copytree(faces / "people" / "Person_3", tmp_path / "person 3")
     with pytest.warns(UserWarning, match="1 people to test on have the name of one to train on: Person_3; "):
-        build_views(recipe_of(faces, data__distractors=tmp_path / "person 3").data, CPU)
+        with pytest.warns(UserWarning, match="4 test images are byte copies of training images"):
+            build_views(recipe_of(faces, data__distractors=tmp_path / "person 3").data, CPU)
 
 
 def test_people_to_identify_with_the_name_of_a_distractor_are_told(faces: Path, tmp_path: Path, recwarn) -> None:
@@ -546,6 +548,7 @@ def eye_distance(face: Tensor) -> float:
     return 56 + right - left
 
 
+@pytest.mark.filterwarnings("ignore:.*are byte copies")
 def test_each_set_is_framed_by_its_own_share(faces: Path, tmp_path: Path) -> None:
     """Training photographs and singles are scenes as LFW's, probes are cut to the face, others have more around it."""
     for person in "AB":
@@ -677,8 +680,10 @@ def test_a_pack_of_pictures_that_are_not_square_is_told_once(faces: Path, tmp_pa
     "changes, told",
     [
         ({"data__root": ""}, "data.root is empty: name a folder of people's folders"),
-        ({"data__root": "nowhere"}, "nowhere is not a folder"),
-        ({"data__pairs_root": ""}, "data.pairs_root is empty: name the folder of the verification sets"),
+        ({"data__root": "nowhere"}, "no such folder or file: nowhere"),
+        ({"data__pairs_root": "nowhere"}, "no such folder or file: nowhere"),
+        ({"data__pairs_root": ""}, "data.pairs_root is empty: name the folder of the verification sets (lfw/, "),
+        ({"data__pairs_root": ""}, "or a list of your own, mine_pair.txt)"),
         ({"data__pairs": ""}, "data.pairs is empty: name at least one of lfw, "),
         ({"data__pairs": "lwf"}, "no pairs 'lwf'; there are lfw, "),
         ({"data__pairs": "agedb_30"}, "does not hold AgeDB-30: expected one of agedb_30.bin, agedb_30_pair.txt"),

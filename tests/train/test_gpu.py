@@ -2,18 +2,20 @@
 deterministic run resumes bit for bit, and SimCLR's captured one but for rounding."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
+from PIL import Image
 
 from isosphere.data import cifar
 from isosphere.losses import classes
 from isosphere.losses.margins import ArcFace
-from isosphere.recipes import find
+from isosphere.recipes import find, override, schema
 from isosphere.train import loop, reproduce
 from isosphere.train.capture import CapturedStep, CompiledView
 from small_cifar import write_cifar10
-from tiny import tiny_recipe
+from tiny import TINY, tiny_recipe
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
@@ -90,7 +92,41 @@ def test_a_deterministic_run_resumes_bit_for_bit(loss, changes, tmp_path, monkey
     whole, broken = (torch.load(tmp_path / run / "checkpoint.pt", weights_only=True) for run in ("whole", "broken"))
     for part in ("model", "criterion", "constraint"):
         assert all(torch.equal(value, broken[part][name]) for name, value in whole[part].items())
-    torch.use_deterministic_algorithms(False)
+
+
+@pytest.mark.parametrize("compiled", ["false", "true"])
+def test_a_checkpoint_of_the_cpu_goes_on_on_a_gpu(compiled, tmp_path, monkeypatch):
+    recipe = tiny_recipe("rendered-sec")
+    assert isinstance(recipe.optimiser, schema.Adam), "whose count of steps is elsewhere there"
+    with monkeypatch.context() as patch, pytest.raises(loop.Interrupted):
+        patch.setattr(loop, "_asked_to_stop", lambda run, caught: run.step == 11)
+        loop.fit(recipe, tmp_path, "cpu")
+    loop.fit(override(recipe, {"loop.compile": compiled}), tmp_path, "cuda", resume=True)
+    saved = torch.load(tmp_path / "checkpoint.pt", weights_only=True)
+    counts = [moments["step"] for moments in saved["optimiser"]["state"].values()]
+    assert counts and all(count.is_cuda and int(count) == 20 for count in counts)
+
+
+def test_a_step_is_captured_while_images_from_files_are_pinned(tmp_path, monkeypatch):
+    for number in range(16):
+        path = tmp_path / "photos" / f"class{number // 4}" / f"{number:02}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (16, 16), (16 * number, 0, 99)).save(path)
+    real, pinned = loop.update, []
+
+    def update(*given):
+        if torch.cuda.is_current_stream_capturing():  # the loader's thread may pin now: here another one does for sure
+            with ThreadPoolExecutor(1) as pool:
+                pinned.append(pool.submit(lambda: torch.empty(2**24).pin_memory()).result())
+        return real(*given)
+
+    monkeypatch.setattr(loop, "update", update)
+    fields = {key: value for key, value in TINY.items() if not key.startswith("data.")} | {"batches.size": "6"}
+    fields |= {"data": "Folder", "data.root": str(tmp_path / "photos"), "data.size": "12", "data.shorter": "14"}
+    fields |= {"loop.workers": "2", "loop.compile": "true"}
+    loop.fit(find("rendered-sec", fields), tmp_path / "run", "cuda")
+    saved = torch.load(tmp_path / "run" / "checkpoint.pt", weights_only=True)
+    assert len(pinned) == 1 and saved["step"] == 20
 
 
 def test_a_captured_simclr_run_resumes_with_its_radius_and_its_ramp(tmp_path, monkeypatch):

@@ -43,6 +43,23 @@ def test_schedules():
         schema.Cosine(warmup=1)
 
 
+@pytest.mark.parametrize("at", [(0.0,), (1.0,), (5000.0,), (-0.5, 0.5), (0.75, 0.375), (0.5, 0.5), (math.nan,)])
+def test_milestones_are_fractions_in_order(at):
+    with pytest.raises(ValueError, match="at must be fractions of training in order, above 0 and below 1, not "):
+        schema.MultiStep(at)
+
+
+def test_a_learning_rate_never_falls_to_nothing_or_below():
+    for factor in (0.0, -0.1, math.nan):
+        with pytest.raises(ValueError, match="factor must be above 0, not"):
+            schema.MultiStep(factor=factor)
+    with pytest.raises(ValueError, match="final must be at least 0, not -0.1"):
+        schema.Cosine(-0.1)
+    assert lr_factor(schema.MultiStep(()), 0.9) == 1 and lr_factor(schema.Cosine(0.0), 1) == 0
+    with pytest.raises(ValueError, match="warmup is a share of training"):
+        schema.MultiStep(warmup=1)
+
+
 def test_the_journal_has_every_step_with_lr_and_norms(tmp_path):
     recipe = tiny_recipe("rendered-sec", {"schedule.at": "0.5", "optimiser.lr": 0.002, "optimiser.backbone_lr": 0.001})
     loop.fit(recipe, tmp_path / "run", "cpu")
@@ -313,6 +330,22 @@ def test_a_seed_gives_the_same_start_and_batches_whatever_the_arm():
             assert torch.equal(one.images, other.images) and torch.equal(one.labels, other.labels)
 
 
+def test_what_is_trained_and_measured_is_told_and_kept(tmp_path, capsys):
+    """A folder that was read otherwise than meant shows here; so do classes too small for a batch."""
+    for number in range(12):
+        (tmp_path / "photos" / f"class{number:02d}").mkdir(parents=True)
+        for place in range(1 if number == 0 else 5):
+            pixels = np.random.default_rng([number, place]).integers(0, 256, (12, 12, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(tmp_path / "photos" / f"class{number:02d}" / f"{place}.png")
+    changes = {"data.root": str(tmp_path / "photos"), "data.size": "8", "data.shorter": "8", "loop.workers": "0"}
+    changes |= {"loop.steps": "1", "model.backbone": "small_cnn", "batches.size": "8"}
+    result = loop.fit(find("photos", changes), tmp_path / "run", "cpu")
+    assert result["images"] == {"train_images": 26, "test_images": 30, "train_classes": 6, "test_classes": 6}
+    told = " ".join(capsys.readouterr().err.split())
+    assert "trains on 26 images of 6 classes, is measured on 30 images of 6 classes" in told
+    assert "; 1 of 6 classes have fewer than per_class 4, which repeat" in told
+
+
 def test_an_incomplete_benchmark_is_recorded(tmp_path):
     run = loop.prepare(tiny_recipe(), torch.device("cpu"))
     run.views = replace(run.views, deviation="Cars196 lacks 15 images")
@@ -328,6 +361,111 @@ def test_a_run_before_lends_its_data_and_changes_nothing(tmp_path):
     run = loop.prepare(second, torch.device("cpu"), before)
     assert run.views is before.views
     assert loop.train(run, tmp_path / "after")["last"] == alone
+
+
+def test_a_compiled_network_is_lent_only_to_a_run_that_would_compile_the_same(monkeypatch):
+    monkeypatch.setattr(torch, "compile", lambda network: torch.nn.Sequential(network))  # which takes a minute
+    before = loop.prepare(tiny_recipe("rendered", {"loop.compile": "true"}), torch.device("cpu"))
+    for changes, lent in (
+        ({"loop.precision": "float32", "loop.workers": 0}, True),  # what auto is on a CPU
+        ({"loop.precision": "float64"}, False),
+        ({"loop.precision": "bfloat16"}, False),
+        ({"data.size": 16}, False),
+    ):
+        recipe = tiny_recipe("rendered", {"loop.compile": "true"} | changes)
+        run = loop.prepare(recipe, torch.device("cpu"), before)
+        assert (run.model is before.model, run.network is before.network) == (lent, lent), changes
+        wanted = torch.float64 if recipe.loop.precision == "float64" else torch.float32
+        assert {value.dtype for value in run.model.parameters()} == {wanted}
+
+
+def test_deterministic_algorithms_end_with_the_run(tmp_path, monkeypatch):
+    seen, step, short = [], loop.train_step, {"loop.steps": 1}
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
+
+    def watched(*given):
+        seen.append(torch.are_deterministic_algorithms_enabled())
+        return step(*given)
+
+    monkeypatch.setattr(loop, "train_step", watched)
+    loop.fit(tiny_recipe("rendered", short | {"loop.deterministic": "true"}), tmp_path / "0", "cpu")
+    loop.fit(tiny_recipe("rendered", short), tmp_path / "1", "cpu")
+    assert seen == [True, False] and not torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        for wanted in ("true", "false"):
+            loop.fit(tiny_recipe("rendered", short | {"loop.deterministic": wanted}), tmp_path / wanted, "cpu")
+            assert torch.is_deterministic_algorithms_warn_only_enabled(), "what the caller had chosen"
+        assert seen[2:] == [True, True]
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+def test_fit_does_not_train_over_a_run(tmp_path):
+    recipe, folder = tiny_recipe("rendered-sec", {"loop.snapshot_every": 10}), tmp_path / "run"
+    loop.fit(recipe, folder, "cpu")
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    with pytest.raises(ValueError, match="run already holds a run: go on with it by resume=True, or choose another"):
+        loop.fit(replace(recipe, seed=1), folder, "cpu")
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize("again", ["train", "fit", "Runner"])
+def test_a_run_that_begins_anew_leaves_nothing_of_the_one_before(again, tmp_path, monkeypatch):
+    """`train` over a finished run; the others over one that was killed before its first checkpoint."""
+    recipe = tiny_recipe("rendered-sec", {"loop.snapshot_every": 10, "loop.tensorboard": "true"})
+    loop.fit(recipe, tmp_path / "run", "cpu")
+    (tmp_path / "run" / "notes.txt").touch()
+    if again != "train":
+        (tmp_path / "run" / "checkpoint.pt").unlink()
+        (tmp_path / "run" / "result.json").unlink()
+    monkeypatch.setattr(loop, "_train", lambda run, journal: 1 / 0)  # broken off at once
+    with pytest.raises(ZeroDivisionError):
+        if again == "train":
+            loop.train(loop.prepare(recipe, torch.device("cpu")), tmp_path / "run")
+        elif again == "fit":
+            loop.fit(recipe, tmp_path / "run", "cpu", resume=True)
+        else:
+            reproduce.Runner("cpu").run(recipe, tmp_path / "run")
+    left = sorted(path.name.partition(".out.")[0] for path in (tmp_path / "run").rglob("*") if path.is_file())
+    assert left == ["events", "metrics.jsonl", "notes.txt", "recipe.json", "run.json"]
+
+
+def test_a_folder_that_is_no_run_keeps_what_it_has(tmp_path):
+    (tmp_path / "snapshots").mkdir()
+    (tmp_path / "snapshots" / "step-9999999.npz").touch()
+    loop.fit(tiny_recipe("rendered", {"loop.steps": 1}), tmp_path, "cpu")
+    assert (tmp_path / "snapshots" / "step-9999999.npz").is_file()
+
+
+class TwoLooks(Retrieval):
+    """The second look's rows are not what is kept, as with faces and with frozen features."""
+
+    def look(self, embed, final):
+        return super().look(embed, final) | {"other": embed(self.images, self.view, "mirrored")}
+
+
+def told_by_an_exam(broken: str, folder: Path) -> str:
+    """What this rank says to an exam of which one kind of look is not finite."""
+    run = loop.prepare(tiny_recipe(), torch.device("cpu"))
+    run.views = replace(run.views, exam=TwoLooks(run.views.exam.images, run.views.exam.view))
+    embed = loop._embed
+    loop._embed = lambda run, images, view, how: embed(run, images, view, how) * (math.nan if how == broken else 1)
+    try:
+        with Journal(folder, run.recipe, run.loop, run.device, None, loop.distributed.rank() == 0) as journal:
+            loop._evaluate(run, journal)
+    except loop.NonFiniteLoss as error:
+        return str(error)
+    finally:
+        loop._embed = embed
+    return ""
+
+
+def test_a_look_that_is_not_finite_stops_all_ranks(tmp_path):
+    assert ranks.on_ranks(2, told_by_an_exam, "", tmp_path / "run") == ["", ""]
+    for broken in ("embeddings", "mirrored"):
+        for told in ranks.on_ranks(2, told_by_an_exam, broken, tmp_path / broken):
+            assert told.startswith("training diverged at step 0: embeddings of test images are not finite")
 
 
 def test_no_more_workers_than_cores(monkeypatch):

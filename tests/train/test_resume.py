@@ -9,9 +9,11 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 
@@ -57,7 +59,7 @@ def run_until(words: list[str], folder: Path, step: int, number: int) -> tuple[i
 
 
 def test_five_kills_at_random_steps_end_in_the_weights_of_an_unbroken_run(tmp_path):
-    changes = {"constraint.radius": "ema", "loss": "ArcFace", "schedule": "Cosine"}
+    changes = {"constraint.radius": "ema", "loss": "ArcFace", "schedule": "Cosine", "loop.snapshot_every": 2}
     words = command("rendered-sec", "--out", str(tmp_path / "whole"), **changes)
     subprocess.run(words, check=True, capture_output=True)
     broken, words = tmp_path / "broken", command("rendered-sec", "--out", str(tmp_path / "broken"), **changes)
@@ -180,6 +182,57 @@ def test_a_compiled_run_goes_on_without_compiling(tmp_path, monkeypatch):
     result = fit(plain, tmp_path / "run", "cpu", resume=True)
     assert result["last"] == fit(plain, tmp_path / "whole", "cpu")["last"]
     assert result["recipe"]["loop"]["compile"] is False
+
+
+def killed_at(step: int) -> Callable[[SimpleNamespace, list[int]], bool]:
+    """What the loop asks after every step, to end it there without a checkpoint."""
+
+    def asked(run: SimpleNamespace, caught: list[int]) -> bool:
+        if run.step == step:
+            raise RuntimeError("killed")
+        return False
+
+    return asked
+
+
+def test_a_run_killed_many_snapshots_after_its_checkpoint_still_knows_the_one_before_it(tmp_path, monkeypatch):
+    recipe = tiny_recipe("rendered", {"loop.save_every": 8, "loop.snapshot_every": 2})
+    fit(recipe, tmp_path / "whole", "cpu")
+    for step in (7, 15, 15, 19):  # the first begins again, the third has no checkpoint of its own
+        resume = (tmp_path / "run").exists()
+        with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="killed"):
+            patch.setattr(loop, "_asked_to_stop", killed_at(step))
+            fit(recipe, tmp_path / "run", "cpu", resume)
+        assert len(list((tmp_path / "run" / "snapshots").glob("*.npy"))) == 2, "all would be large"
+    fit(recipe, tmp_path / "run", "cpu", resume=True)
+    lines = [(tmp_path / run / "metrics.jsonl").read_text() for run in ("run", "whole")]
+    assert lines[0] == lines[1] and lines[0].count('"turn"') == 10
+
+
+def test_snapshots_of_other_images_after_a_resume_tell_no_angles_at_first(tmp_path, monkeypatch):
+    recipe = tiny_recipe("rendered", {"loop.snapshot_every": 5, "loop.snapshot_images": 20})
+    with monkeypatch.context() as patch, pytest.raises(Interrupted):
+        patch.setattr(loop, "_asked_to_stop", lambda run, caught: run.step == 6)
+        fit(recipe, tmp_path / "run", "cpu")
+    fit(override(recipe, {"loop.snapshot_images": "30"}), tmp_path / "run", "cpu", resume=True)
+    held = [np.load(tmp_path / "run" / "snapshots" / f"step-{step:07d}.npz") for step in (5, 10, 15)]
+    assert [len(one["norms"]) for one in held] == [20, 30, 30] and ["angles" in one for one in held] == [1, 0, 1]
+    lines = map(json.loads, (tmp_path / "run" / "metrics.jsonl").open())
+    assert [line["step"] for line in lines if line["kind"] == "turn"] == [5, 15, 20]
+
+
+def test_adams_count_of_steps_goes_where_this_device_wants_it():
+    """A fused Adam wants it beside the weights, one of the CPU, whose checkpoint this is, on the CPU."""
+    recipe, device = tiny_recipe("rendered"), torch.device("cpu")
+    run, other = loop.prepare(recipe, device), loop.prepare(recipe, device)
+    batch = next(loop.training_feed(run))
+    loop.train_step(run, batch.images, batch.labels)
+    for group in other.optimiser.param_groups:
+        group["fused"], group["params"] = True, [weight.detach().to("meta") for weight in group["params"]]
+    state.restore(other, state.capture(run))
+    counts = [moments["step"] for moments in other.optimiser.state.values()]
+    assert len(counts) == len(run.optimiser.state) and {count.device.type for count in counts} == {"meta"}
+    assert all(group["fused"] for group in other.optimiser.param_groups)
 
 
 def test_a_checkpoint_of_another_recipe_is_refused(tmp_path):

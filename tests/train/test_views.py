@@ -1,6 +1,7 @@
 """One's own data on the way to training: given splits, what is left out, how pairs are cut."""
 
 import pickle
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -52,6 +53,42 @@ def test_frozen_features_are_measured_on_a_given_split(flowers: Path) -> None:
     views = build_views(schema.Unlabelled(str(flowers), size=16, shorter=20), CPU)
     assert {Path(path).parts[-3] for path in views.train.paths} == {"train"} and len(views.train) == 6
     assert len(views.exam.images) == 6
+
+
+@pytest.mark.parametrize("split, other", [("train", "test"), ("test", "train")])
+def test_a_list_of_one_part_is_named_with_what_helps(flowers: Path, split: str, other: str) -> None:
+    path = listed(flowers)
+    rows = path.read_text().splitlines()
+    path.write_text("\n".join([rows[0], *(row for row in rows if row.endswith(f",{split}"))]))
+    told = f"all.csv has no image for {other}: all have the split {split}; give some images the split {other}, or leave"
+    for kind in (schema.Folder, schema.Unlabelled):
+        with pytest.raises(ValueError, match=told):
+            build_views(kind(str(path), size=16, shorter=20), CPU)
+
+
+def test_copies_of_training_images_in_the_test_part_are_told(flowers: Path) -> None:
+    shutil.copy(flowers / "train" / "rose" / "1.png", flowers / "test" / "iris" / "copy.png")
+    (flowers / "test" / "rose" / "link.png").symlink_to(flowers / "train" / "iris" / "0.png")
+    short = "2 test images are byte copies of training images"
+    for root in (flowers, listed(flowers)):
+        for data in (
+            schema.Folder(str(root), size=16, shorter=20, allow_shared=True),
+            schema.Unlabelled(str(root), size=16, shorter=20),
+        ):
+            with pytest.warns(UserWarning) as caught:
+                views = build_views(data, CPU)
+            pair = f"{flowers}/test/iris/copy.png = {flowers}/train/rose/1.png"
+            assert [str(one.message) for one in caught] == [f"{short}, e.g. {pair}"]
+            assert views.deviation == short
+
+
+def test_copies_are_told_behind_what_is_left_out(flowers: Path) -> None:
+    shutil.copy(flowers / "train" / "rose" / "1.png", flowers / "test" / "iris" / "copy.png")
+    photograph(flowers / "train" / "rose" / "deeper" / "9.png")
+    with pytest.warns(UserWarning):
+        views = build_views(schema.Folder(str(flowers), size=16, shorter=20, allow_shared=True), CPU)
+    left = "1 images are left out: 1 deeper than in a class folder"
+    assert views.deviation == f"{left}; 1 test images are byte copies of training images"
 
 
 def test_images_left_out_are_in_the_runs_deviation(flowers: Path) -> None:
@@ -134,6 +171,14 @@ def test_photographs_left_out_are_in_a_face_runs_deviation(people: Path) -> None
     assert views.deviation == "people: 1 images are left out: 1 deeper than in a class folder"
 
 
+def test_copies_of_training_photographs_in_pairs_are_told(people: Path) -> None:
+    shutil.copy(people / "people" / "trained 1" / "0.png", people / "pairs" / "tested 2" / "1.png")
+    places = {"data.root": str(people / "people"), "data.pairs_root": str(people / "pairs"), "data.pairs": "mine,again"}
+    with pytest.warns(UserWarning, match="^1 test images are byte .*, e.g. .*tested 2/1.png = .*trained 1/0.png$"):
+        views = build_views(find("lfw-cosface-sec", places).data, CPU)
+    assert views.deviation == "1 test images are byte copies of training images"
+
+
 def test_a_list_of_people_that_is_not_there_is_named(people: Path) -> None:
     places = {"data.root": str(people / "people"), "data.pairs_root": str(people / "pairs"), "data.pairs": "mine"}
     with pytest.raises(FileNotFoundError, match="no such text file: nofile.txt"):
@@ -153,10 +198,10 @@ def test_one_class_to_train_or_to_test_on_is_refused(count: int, use: str, tmp_p
 
 def test_single_images_of_the_classes_to_test_on_are_refused(tmp_path: Path) -> None:
     """Nothing can be found: R@1 would be 0 and NMI 100 %."""
-    for place in ("0/0", "0/1", "1/0", "1/1", "2/0", "3/0"):
-        photograph(tmp_path / f"{place}.png")
+    for seed, place in enumerate(("0/0", "0/1", "1/0", "1/1", "2/0", "3/0")):
+        photograph(tmp_path / f"{place}.png", seed)
     data = schema.Folder(str(tmp_path), size=16, shorter=20)
     with pytest.raises(ValueError, match="has one image of each of the 2 classes to test on: .* two or more of some"):
         build_views(data, CPU)
-    photograph(tmp_path / "3" / "1.png")
+    photograph(tmp_path / "3" / "1.png", 9)
     assert len(build_views(data, CPU).exam.images) == 3

@@ -92,14 +92,17 @@ class ImageSet:
         self.splits = None if splits is None else list(splits)
 
     @classmethod
-    def folder(cls, root: str | Path, may_be_empty: Callable[[str], bool] = lambda name: False) -> "ImageSet":
+    def folder(
+        cls, root: str | Path, may_be_empty: Callable[[str], bool] = lambda name: False, whole: bool = False
+    ) -> "ImageSet":
         """All images of root/class/*.jpg (and the other usual extensions), classes and files in order of name.
 
         Where the root holds nothing but a train/ and a test/ (or val/) folder of class folders, these are the `splits`;
-        a val/ beside both is left out. Classes without an image are an error but for those whose name may be empty.
-        Images that lie elsewhere are told in a warning and in the `deviation` of the set.
+        a val/ beside both is left out, unless the `whole` is wanted, without `splits`. Classes without an image are an
+        error but for those whose name may be empty. Images that lie elsewhere are told in a warning and in the
+        `deviation` of the set.
         """
-        return cls._of(lists.class_folders(Path(root), may_be_empty), root)
+        return cls._of(lists.class_folders(Path(root), may_be_empty, whole), root)
 
     @classmethod
     def flat(cls, root: str | Path) -> "ImageSet":
@@ -107,13 +110,14 @@ class ImageSet:
         return cls._of(lists.flat_folder(Path(root)), root)
 
     @classmethod
-    def csv(cls, path: str | Path, labelled: bool = True) -> "ImageSet":
+    def csv(cls, path: str | Path, labelled: bool = True, whole: bool = False) -> "ImageSet":
         """Images listed in a CSV with the columns path,label[,split]; paths are relative to the CSV's own folder.
 
         Unless they must be `labelled`, those of a CSV without labels are one class. Where the split is train, test or
-        val, those of val are left out, with a warning and in the `deviation`.
+        val, those of val are left out, with a warning and in the `deviation`, unless the `whole` is wanted, without
+        `splits`.
         """
-        return cls._of(lists.csv_rows(Path(path), labelled), path)
+        return cls._of(lists.csv_rows(Path(path), labelled, whole), path)
 
     @classmethod
     def _of(cls, listed: lists.Listed, root: str | Path) -> "ImageSet":

@@ -11,6 +11,14 @@ EXTENSIONS = {
     ".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".pbm",
 }  # fmt: skip
 UNREAD = {".heic", ".heif", ".avif", ".jxl", ".jp2", ".raw", ".dng", ".cr2", ".cr3", ".nef", ".arw", ".psd", ".svg"}
+SIDE_FILES = {  # known not to be images, so that they need no words
+    ".txt", ".md", ".rst", ".log", ".json", ".jsonl", ".csv", ".tsv", ".lst", ".xml", ".yaml", ".yml", ".html", ".htm",
+    ".pdf", ".db", ".ini", ".lnk", ".url", ".mat", ".npy", ".npz", ".h5", ".hdf5", ".pkl", ".pickle", ".pt", ".pth",
+    ".safetensors", ".bin", ".rec", ".idx", ".parquet", ".zip", ".tar", ".gz", ".tgz", ".7z", ".rar", ".py", ".ipynb",
+    ".sh", ".m", ".mp4", ".mov", ".avi", ".aae", ".pts",
+}  # fmt: skip
+SIDE_NAMES = {"readme", "license", "icon\r"}  # likewise, without an ending
+OTHERS = {"__MACOSX", "@eaDir"}  # folders of macOS's archives, and of Synology's thumbnails
 ENDINGS = ", ".join(sorted(EXTENSIONS))
 VALIDATION = ("val", "valid", "validation", "dev")  # which tests where there is no test
 SIDES = {"train": "train", "training": "train", "test": "test", "testing": "test"} | dict.fromkeys(VALIDATION, "test")
@@ -28,10 +36,10 @@ class Listed(NamedTuple):
     left_out: str = ""
 
 
-def class_folders(root: Path, may_be_empty: Callable[[str], bool]) -> Listed:
+def class_folders(root: Path, may_be_empty: Callable[[str], bool], whole: bool = False) -> Listed:
     """Images of root/class/, or of root/train/class/ and root/test/class/ where there are just these two folders.
 
-    A validation folder beside these two is left out.
+    A validation folder beside these two is left out, unless the `whole` is wanted, without a split.
     """
     if not root.is_dir():
         raise ValueError(f"{root} is not a folder; give a folder that holds one folder of images per class")
@@ -46,6 +54,9 @@ def class_folders(root: Path, may_be_empty: Callable[[str], bool]) -> Listed:
     given = len(kept) == 2 and sides.keys() == {"train", "test"} and all(map(subfolders, sides.values()))
     places = [(side, sides[side]) for side in ("train", "test")] if given else [("", root)]
     paths, labels, splits, classes = [], [], [], set()
+    if whole and given:
+        places += [("", root / name) for name in spare]
+        spare = []
     unused = Counter({f"in {name}/": len(_below(root / name)[0]) for name in spare if given})
     left = unused + _beside(root) if given else Counter()
     for side, place in places:
@@ -60,7 +71,7 @@ def class_folders(root: Path, may_be_empty: Callable[[str], bool]) -> Listed:
     if unused.total():
         told += f"; to measure on {' or '.join(spare)} instead, move {sides['test'].name}/ out of this folder, "
         told += "or give a CSV of path,label,split"
-    return Listed(paths, labels, classes, splits if given else None, told)
+    return Listed(paths, labels, classes, splits if given and not whole else None, told)
 
 
 def flat_folder(root: Path) -> Listed:
@@ -85,10 +96,11 @@ def nested(root: Path) -> bool:
     return bool(hollow) and not any(name.lower() in SIDES for name in hollow)
 
 
-def csv_rows(path: Path, labelled: bool = True) -> Listed:
+def csv_rows(path: Path, labelled: bool = True, whole: bool = False) -> Listed:
     """Images that a CSV lists in the columns path,label[,split]; others are ignored.
 
-    Unless they must be `labelled`, those of a CSV without labels are one class that has its name.
+    Unless they must be `labelled`, those of a CSV without labels are one class that has its name. Rows of validation
+    beside train and test are left out, unless the `whole` is wanted, without a split.
     """
     if not path.is_file():
         raise ValueError(f"{path} is not a file; give a CSV with the columns path,label[,split]")
@@ -112,7 +124,9 @@ def csv_rows(path: Path, labelled: bool = True) -> Listed:
     if not needed <= set(wanted) or any(columns.count(name) > 1 for name in wanted):
         found = repr(told[0]) if len(told) == 1 else ",".join(told) or "(none)"
         repair = "they must be path,label[,split]" + ", with commas between them" * (len(told) == 1)
-        raise ValueError(f"{path} has the columns {found}; {repair}")
+        others = {meant: [name for name in ALIASES if ALIASES[name] == meant] for meant in ALIASES.values()}
+        others = ", ".join(f"{' or '.join(names)} for {meant}" for meant, names in others.items())
+        raise ValueError(f"{path} has the columns {found}; {repair} ({others} will do)")
     if not rows:
         raise ValueError(f"{path} lists no image")
     lines: dict[str, int] = {}  # of each file
@@ -128,8 +142,8 @@ def csv_rows(path: Path, labelled: bool = True) -> Listed:
         if first != line:
             raise ValueError(f"{path}: rows {first} and {line} both list {row['path']}; list each file once")
     parts = Counter(row["split"].lower() for _, row in rows) if "split" in wanted else Counter()
-    spare = _spare(list(parts))
-    if len(parts) - len(spare) > len({SIDES[part] for part in parts}):
+    spare = [] if whole else _spare(list(parts))
+    if not whole and len(parts) - len(spare) > len({SIDES[part] for part in parts}):
         raise ValueError(f"{path} has the splits {', '.join(parts)}; there may be one to train and one to test")
     left = ""
     if spare:
@@ -140,14 +154,16 @@ def csv_rows(path: Path, labelled: bool = True) -> Listed:
     missing = [name for name in paths if not Path(name).is_file()]
     if missing:
         told = f"{len(missing)} of {len(paths)} files are missing: {some(missing)}"
+        if len(missing) == len(paths) and all("\\" in row["path"] for _, row in rows):
+            raise ValueError(f"{path}: {told}; backslashes do not part folders here: write /")
         raise ValueError(f"{path}: {told}; paths begin at the folder of the CSV")
     labels = [row.get("label", path.stem) for _, row in rows]
-    splits = [SIDES[row["split"].lower()] for _, row in rows] if "split" in wanted else None
+    splits = [SIDES[row["split"].lower()] for _, row in rows] if "split" in wanted and not whole else None
     return Listed(paths, labels, set(labels), splits, left)
 
 
 def subfolders(root: Path) -> list[str]:
-    """The folders in a folder, in order of name, without hidden ones, those of macOS's archives and one of our runs."""
+    """The folders in a folder, in order of name, without hidden ones, those of other programs and one of our runs."""
     return ordered(name for name in _inside(root)[2] if name != "runs" or not any(root.glob("runs/*/recipe.json")))
 
 
@@ -208,7 +224,7 @@ def _inside(folder: Path) -> tuple[list[str], Counter[str], list[str]]:
             elif _is_image(entry.name):
                 images.append(entry.path)
             else:
-                others[_ending(entry.name)] += 1
+                others[_other_ending(entry.name)] += 1
     return sorted(images), others, folders
 
 
@@ -221,25 +237,31 @@ def _below(folder: Path) -> tuple[list[str], Counter[str]]:
             if _is_image(name):
                 images.append(os.path.join(place, name))
             else:
-                others[_ending(name)] += 1
+                others[_other_ending(name)] += 1
     return images, others
 
 
 def _unread(others: Counter[str]) -> Counter[str]:
-    return Counter({f"that end in {ending}": others[ending] for ending in sorted(UNREAD & others.keys())})
+    """Of other files those that may be images for all that is known, by the reason."""
+    kept = sorted(others.keys() - SIDE_FILES)
+    return Counter({f"that end in {ending}" if ending else "without an ending": others[ending] for ending in kept})
 
 
 def _left_out(counts: Counter[str]) -> str:
-    told = ", ".join(f"{count} {where}" for where, count in counts.items())
+    told = some(f"{count} {where}" for where, count in counts.items())
     return f"{counts.total()} images are left out: {told}" if told else ""
 
 
 def _seen(name: str) -> bool:
-    return name[0] != "." and name != "__MACOSX"
+    return name[0] != "." and name not in OTHERS
 
 
 def _is_image(name: str) -> bool:
     return _ending(name) in EXTENSIONS
+
+
+def _other_ending(name: str) -> str:
+    return ".txt" if name.lower() in SIDE_NAMES else _ending(name)
 
 
 def _ending(name: str) -> str:

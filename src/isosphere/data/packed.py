@@ -34,16 +34,31 @@ CHUNK = 128  # images cropped at once, which bounds the memory of the gather's i
 class PackedSet:
     """Packed images with labels: `set[i]` is uint8 (3, H, W), `set.batch(...)` a batch of crops on the store's device.
 
-    `buffer` is uint8 (P, 3), all pixels of all images by rows; `starts`, `heights`, `widths` are long (N,).
+    `buffer` is uint8 (P, 3), all pixels of all images by rows; `starts`, `heights`, `widths` are long (N,). `file` is
+    what the buffer maps on the CPU, and is mapped again by each process that the set is pickled to.
     """
 
     def __init__(
-        self, images: ImageSet, shorter: int, buffer: Tensor, starts: Tensor, heights: Tensor, widths: Tensor
+        self,
+        images: ImageSet,
+        shorter: int,
+        file: Path,
+        buffer: Tensor,
+        starts: Tensor,
+        heights: Tensor,
+        widths: Tensor,
     ) -> None:
         self.images, self.shorter, self.classes = images, shorter, images.classes
-        self.labels = images.labels
+        self.labels, self.file = images.labels, file
         self.buffer, self.starts, self.heights, self.widths = buffer, starts, heights, widths
         self.crops = sample_crops
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**self.__dict__, "buffer": None if self.device.type == "cpu" else self.buffer}
+
+    def __setstate__(self, held: dict[str, object]) -> None:
+        self.__dict__.update(held)
+        self.buffer = _mapped(self.file) if self.buffer is None else self.buffer
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -65,7 +80,7 @@ class PackedSet:
         """The images at these indices, in this order, relabelled as `ImageSet.subset` does; the buffer is shared."""
         kept = torch.as_tensor(indices if isinstance(indices, Tensor) else list(indices), dtype=torch.long).cpu()
         parts = (part[kept.to(part.device)] for part in (self.starts, self.heights, self.widths))
-        return PackedSet(self.images.subset(kept), self.shorter, self.buffer, *parts)
+        return PackedSet(self.images.subset(kept), self.shorter, self.file, self.buffer, *parts)
 
     def of_classes(self, class_indices: Iterable[int]) -> "PackedSet":
         """All images of these classes, in the set's order, relabelled to 0..C-1 in the set's order of classes."""
@@ -81,7 +96,7 @@ class PackedSet:
     def to(self, device: torch.device | str) -> "PackedSet":
         """The same set with its buffer on the device."""
         parts = (part.to(device) for part in (self.buffer, self.starts, self.heights, self.widths))
-        return PackedSet(self.images, self.shorter, *parts)
+        return PackedSet(self.images, self.shorter, self.file, *parts)
 
     def batch(self, indices: Tensor, view: TrainView | TestView, numbers: Tensor | None = None) -> Tensor:
         """These images seen through the view, uint8 (N, 3, S, S), channels last in memory, without synchronising.
@@ -168,11 +183,14 @@ def pack(image_set: ImageSet, folder: str | Path, shorter: int = 256, workers: i
     records = np.fromfile(folder / RECORDS, RECORD)
     heights, widths = (torch.from_numpy(records[side].astype(np.int64)) for side in ("height", "width"))
     ends = (heights * widths).cumsum(0)
-    size = 3 * int(ends[-1])
-    buffer = torch.from_file(str(folder / PIXELS), shared=False, size=size, dtype=torch.uint8).view(-1, 3)
-    store = PackedSet(image_set, shorter, buffer, ends - heights * widths, heights, widths)
+    file, starts = folder / PIXELS, ends - heights * widths
+    store = PackedSet(image_set, shorter, file, _mapped(file), starts, heights, widths)
     _check_whole(store, records["crc"], folder)
     return store
+
+
+def _mapped(file: Path) -> Tensor:
+    return torch.from_file(str(file), shared=False, size=file.stat().st_size, dtype=torch.uint8).view(-1, 3)
 
 
 def _check_whole(store: PackedSet, sums: np.ndarray, folder: Path) -> None:

@@ -19,10 +19,11 @@ class UnfillableBatch(ValueError):
 class ClassBatches:
     """`batch / per_class` random classes, `per_class` images of each, neighbours in the batch.
 
-    Classes are drawn without replacement, and so are images, unless the class has fewer than `per_class`. Labels are
-    whole numbers or names, one an image, in any sequence. As a DataLoader's `batch_sampler` a pass has images // batch
-    batches, at least one, and the next goes on with the step where it ended, which is `step`: passes differ, and a seed
-    gives the same ones again, also if one was broken off, which counts as whole.
+    Classes are drawn without replacement, and so are images; if a class has fewer than `per_class`, all of them come
+    before one comes again. Labels are whole numbers or names, one an image, in any sequence. As a DataLoader's
+    `batch_sampler` a pass has images // batch batches, at least one, and the next goes on with the step where it ended,
+    which is `step`: passes differ, and a seed gives the same ones again, also if one was broken off, which counts as
+    whole.
     """
 
     def __init__(
@@ -56,8 +57,8 @@ class ClassBatches:
         chosen = []
         for label, draws in zip(_distinct(numbers[:, 0], len(self.members)), numbers[:, 1:], strict=True):
             members = self.members[label]
-            enough = len(members) >= self.per_class
-            chosen.append(members[_distinct(draws, len(members)) if enough else (draws * len(members)).astype(int)])
+            rounds = np.split(draws, range(len(members), self.per_class, len(members)))  # one, if they are enough
+            chosen += [members[_distinct(part, len(members))] for part in rounds]
         return torch.from_numpy(np.concatenate(chosen)[self.first : self.first + self.local])
 
     def __len__(self) -> int:

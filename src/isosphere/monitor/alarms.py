@@ -89,7 +89,7 @@ class Episodes:
             self.first_mean = figures.get("norm_mean")
         causes = dict(alarms(figures, self.first_mean, self.power, self.constrained, advice))
         begun = {name: words for name, words in causes.items() if name not in self.calm}
-        going_on = {name: reads + 1 for name, reads in self.calm.items() if reads < CALM}
+        going_on = {name: reads + 1 for name, reads in self.calm.items() if reads + 1 < CALM}
         self.calm = going_on | dict.fromkeys(causes, 0)
         return begun
 

@@ -90,7 +90,7 @@ def _warnings(runs: Sequence[Run]) -> list[str]:
     said: dict[str, list[str]] = {}
     for run in runs:
         if run.about.get("deviation"):
-            said.setdefault(f"deviates from the benchmark: {run.about['deviation']}", []).append(run.name)
+            said.setdefault(f"of the data: {run.about['deviation']}", []).append(run.name)
         if run.last.get("singletons"):
             alone = f"{run.last['singletons']:.0f} queries have no other image of their class and count as wrong"
             said.setdefault(alone, []).append(run.name)

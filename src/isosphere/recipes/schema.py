@@ -6,6 +6,7 @@ below, `Data` in `data.py` and `Loss` in `losses.py` are the registry: the comma
 """
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Literal
 
 from isosphere.recipes.checks import at_least, positive
@@ -180,6 +181,12 @@ class MultiStep(Warmed):
     factor: float = 0.1
     """What it is multiplied by at each."""
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not all(earlier < later for earlier, later in pairwise((0, *self.at, 1))):
+            raise ValueError(f"at must be fractions of training in order, above 0 and below 1, not {self.at}")
+        positive(self, "factor")
+
 
 @dataclass(frozen=True)
 class Cosine(Warmed):
@@ -187,6 +194,10 @@ class Cosine(Warmed):
 
     final: float = 0.001
     """Share of the first value at the end."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least(self, 0, "final")
 
 
 Schedule = Constant | MultiStep | Cosine

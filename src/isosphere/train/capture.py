@@ -60,7 +60,8 @@ class CapturedStep:
         torch.cuda.set_rng_state(random)
         self.optimiser.zero_grad(set_to_none=True)
         self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph, stream=side):
+        # Other threads, such as a loader's that pins memory, may use the device meanwhile.
+        with torch.cuda.graph(self.graph, stream=side, capture_error_mode="thread_local"):
             self.found = self.update(run, self.images, self.labels, self.progress)
 
 

@@ -166,7 +166,8 @@ def synchronise_batch_norm(module: nn.Module) -> nn.Module:
     if world() == 1:
         return module
     for name, child in module.named_children():
-        if type(child) in (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d) and child.weight.is_cuda:
+        plain = type(child) in (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+        if plain and child.weight is not None and child.weight.is_cuda:
             setattr(module, name, nn.SyncBatchNorm.convert_sync_batchnorm(child))
         elif isinstance(child, nn.modules.batchnorm._BatchNorm):
             setattr(module, name, SyncedBatchNorm(child))

@@ -11,6 +11,7 @@ from isosphere.data.feed import loader
 from isosphere.data.images import ImageSet
 from isosphere.data.samplers import OrderedBatches
 from isosphere.metrics.faces import mirror_averaged
+from isosphere.monitor import recorded
 from isosphere.recipes import schema
 from isosphere.sphere import norms
 from isosphere.train import distributed
@@ -61,7 +62,8 @@ def take(
     if distributed.rank() or not all(bool(norms(its).isfinite().all()) for its in looks.values()):
         return {}, embeddings
     statistics = norm_statistics(lengths)
-    return exam.measure(looks, final, seed) | {name: float(value) for name, value in statistics.items()}, embeddings
+    found = exam.measure(looks, final, seed) | {name: float(value) for name, value in statistics.items()}
+    return recorded(found), embeddings
 
 
 def norm_statistics(lengths: Tensor) -> dict[str, Tensor]:

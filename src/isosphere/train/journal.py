@@ -18,9 +18,15 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from isosphere.monitor import recorded, turn_figures
 from isosphere.recipes import options, schema
+from isosphere.train import state
 
 THUMBNAILS = 2**25  # bytes of test images in memory that are kept for galleries
 ANY_NAME = {"encoding": "utf-8", "errors": "surrogateescape"}  # of files, also one that is not UTF-8
+WRITTEN = (
+    "result.json", state.CHECKPOINT, "test_embeddings.npz", "test_paths.txt", "test_thumbnails.npz",
+    "snapshots/step-*.npz", "snapshots/directions-*.npy", "tensorboard/events.*",
+)  # fmt: skip
+"""What a run leaves in its folder beside what every new one writes at once; the result first, so that it never lies."""
 LABELS = {"recall@1": "R@1", "map@r": "MAP@R", "accuracy": "accuracy", "knn": "k-NN"}
 
 
@@ -37,6 +43,7 @@ class Journal:
         active: bool,
     ) -> None:
         self.folder, self.recipe, self.loop, self.active = folder, recipe, loop, active
+        self.resumed_at = resumed_at or 0
         self.console = Console(stderr=True, quiet=not active)
         self.events: Any = None
         self.progress = Progress(
@@ -47,6 +54,8 @@ class Journal:
         if not active:
             return
         folder.mkdir(parents=True, exist_ok=True)
+        if resumed_at is None:
+            _clear(folder)
         self.environment = environment(device)
         write_json(folder / "recipe.json", options.to_dict(recipe))
         if resumed_at is None:
@@ -54,7 +63,6 @@ class Journal:
             write_json(folder / "run.json", self.environment | {"seen_from": seen_from})
         else:
             _forget_after(folder / "metrics.jsonl", resumed_at)
-        # A run that begins anew forgets what one before it, killed without a checkpoint, has left.
         self.lines = open(folder / "metrics.jsonl", "w" if resumed_at is None else "a", encoding="utf-8")
         if recipe.loop.tensorboard:
             from torch.utils.tensorboard import SummaryWriter
@@ -107,19 +115,24 @@ class Journal:
         arrays = {"indices": indices.numpy(), "norms": norms.cpu().numpy()}
         now, before = directions.float().cpu().numpy(), folder / f"directions-{step - every:07d}.npy"
         since = folder / f"step-{step - every:07d}.npz"
-        if before.is_file() and since.is_file():
+        held = np.load(since) if before.is_file() and since.is_file() else {}
+        if np.array_equal(held.get("indices"), arrays["indices"]):  # a resumed run may look at more images, or fewer
             # The chord keeps small angles exact, where the arc cosine of a product near 1 does not.
             chords = np.linalg.norm(now - np.load(before), axis=1)
             arrays["angles"] = np.degrees(2 * np.arcsin(np.minimum(chords / 2, 1))).astype(np.float32)
             arrays["since"] = np.array(step - every)
-            lengths = np.load(since)["norms"]
+            lengths = held["norms"]
             figures = {"norm_mean": float(lengths.mean()), "norm_variance": float(lengths.var())}
             figures |= turn_figures(torch.from_numpy(lengths), torch.from_numpy(arrays["angles"]))  # in degrees
             self.write(step, "turn", {"since": step - every, **recorded(figures)})
         np.savez_compressed(folder / f"step-{step:07d}.npz", **arrays)
         np.save(folder / f"directions-{step:07d}.npy", now)
-        # Two are kept, for a run that is resumed from a checkpoint before this snapshot; all would be large.
-        (folder / f"directions-{step - 2 * every:07d}.npy").unlink(missing_ok=True)
+        # Two are kept, the last and what a run resumed from the last checkpoint turns from; all would be large.
+        saved = max(self.resumed_at, (step - 1) // max(1, self.loop.save_every) * self.loop.save_every)
+        kept = [f"directions-{at:07d}.npy" for at in (saved // every * every, step)]
+        for path in folder.glob("directions-*.npy"):
+            if path.name not in kept:
+                path.unlink()
 
     def embeddings(self, embeddings: torch.Tensor, exam: Any) -> None:
         """The last test embeddings in half precision, scaled to a largest component of 1, and which images they are."""
@@ -157,6 +170,7 @@ class Journal:
         seconds: float,
         headline: str,
         tested: str,
+        sizes: dict[str, int],
         deviation: str = "",
         counts: dict[str, int] | None = None,
     ) -> dict[str, Any]:
@@ -167,6 +181,7 @@ class Journal:
             "last": last,
             "oracle": best,
             "tested": tested,  # what the images are to the model
+            "images": sizes,
             "seconds": round(seconds, 2),
             "deviation": deviation,  # how a benchmark's copy differs from the original
             **({"counts": counts} if counts else {}),  # of one's own people and their exam
@@ -176,6 +191,13 @@ class Journal:
         for path in self.folder.glob("snapshots/directions-*.npy"):  # they served the angles, which are kept
             path.unlink()
         return result
+
+
+def _clear(folder: Path) -> None:
+    """Remove what a run before has left: a new one that is broken off would pass for finished, with its numbers."""
+    for pattern in WRITTEN if (folder / "recipe.json").is_file() else ():
+        for path in folder.glob(pattern):
+            path.unlink()
 
 
 def environment(device: torch.device) -> dict[str, Any]:

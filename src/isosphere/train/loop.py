@@ -7,8 +7,8 @@ import sys
 import time
 import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -35,9 +35,11 @@ from isosphere.train.views import Views, build_views
 
 
 def fit(recipe: schema.Recipe, folder: str | Path, device: str = "auto", resume: bool = False) -> dict[str, Any]:
-    """Train a recipe into a run folder, or go on from its checkpoint; returns what result.json holds."""
+    """Train a recipe into a new run folder, or go on from its checkpoint; returns what result.json holds."""
     chosen, folder = distributed.pick_device(device), Path(folder)
     finished = folder / "result.json"
+    if not resume and (folder / "recipe.json").is_file():
+        raise ValueError(f"{folder} already holds a run: go on with it by resume=True, or choose another folder")
     begun = (folder / "recipe.json").is_file() and not finished.is_file()
     if resume and begun and not (folder / state.CHECKPOINT).is_file():
         print(f"isosphere: {folder} was stopped before its first checkpoint and begins again", file=sys.stderr)
@@ -58,10 +60,11 @@ def fit(recipe: schema.Recipe, folder: str | Path, device: str = "auto", resume:
 
 
 def train(run: Run, folder: Path, resume: bool = False) -> dict[str, Any]:
-    """Train a prepared run to its end."""
+    """Train a prepared run to its end; one that does not resume takes the place of what its folder holds."""
     recipe = run.recipe
     journal = Journal(folder, recipe, run.loop, run.device, run.step if resume else None, distributed.rank() == 0)
-    with journal, signals() as run.caught:
+    with journal, _repeatable(recipe.loop.deterministic), signals() as run.caught:
+        journal.say(_sizes(run))
         try:
             last = _train(run, journal)
         except NonFiniteLoss as error:
@@ -72,14 +75,42 @@ def train(run: Run, folder: Path, resume: bool = False) -> dict[str, Any]:
         views = run.views
         kind = overlap.kind_of(recipe.data)
         tested = overlap.tested(views.exam, views.train.classes, len(views.train), kind, compared=True)
-        told = (views.exam.headline, tested, views.deviation, views.counts)
+        told = (views.exam.headline, tested, views.sizes, views.deviation, views.counts)
         return journal.result(last, seconds, *told) if journal.active else {}
+
+
+def _sizes(run: Run) -> str:
+    """What is trained and what measured, in words: a folder that was read otherwise than meant shows here."""
+    sizes = run.views.sizes
+    parts = [
+        f"{sizes[f'{part}_images']:,} images"
+        + (f" of {sizes[f'{part}_classes']:,} classes" if f"{part}_classes" in sizes else "")
+        for part in ("train", "test")
+    ]
+    told = f"trains on {parts[0]}, is measured on {parts[1]}"
+    if isinstance(run.batches, ClassBatches):
+        members, least = run.batches.members, run.batches.per_class
+        if small := sum(len(its) < least for its in members):
+            told += f"; {small:,} of {len(members):,} classes have fewer than per_class {least}, which repeat"
+    return told
+
+
+@contextmanager
+def _repeatable(wanted: bool) -> Iterator[None]:
+    """Deterministic algorithms where they are wanted, and afterwards what the process had before."""
+    before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    if wanted:
+        torch.use_deterministic_algorithms(True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before[0], warn_only=before[1])
 
 
 def prepare(recipe: schema.Recipe, device: torch.device, before: Run | None = None) -> Run:
     """Build everything from the recipe; a seed gives the same first weights and batches whatever the constraint.
 
-    A run `before` in the same process lends its data, and its compiled network if the model is the same.
+    A run `before` in the same process lends its data, and its compiled network if this one's would be the same.
     """
     if recipe.loop.tensorboard and find_spec("tensorboard") is None:
         raise ValueError("loop.tensorboard needs TensorBoard: pip install 'isosphere[tensorboard]'")
@@ -93,13 +124,15 @@ def prepare(recipe: schema.Recipe, device: torch.device, before: Run | None = No
     if recipe.model.freeze_bn and recipe.model.weights is None:
         raise ValueError("freeze_bn needs trained statistics to keep: name a weight file with --model.weights")
     if recipe.loop.deterministic:
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # which cuBLAS asks for
-        torch.use_deterministic_algorithms(True)
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # which cuBLAS asks for, before it is first used
     views = before.views if before and before.recipe.data == recipe.data else build_views(recipe.data, device)
     if views.unlabelled and (alike < 2 or not isinstance(recipe.batches, schema.Shuffled)):
         raise ValueError("images without labels need several views of each: --batches Shuffled --batches.views 2")
     if views.unlabelled and not isinstance(recipe.loss, PairLoss):
         raise ValueError(f"{type(recipe.loss).__name__} needs classes: images without labels take NTXent")
+    if isinstance(recipe.loss, NTXent) and isinstance(recipe.batches, schema.Shuffled) and not views.unlabelled:
+        told = "--batches Batches --batches.per_class 2, SupCon, or images without labels (--data Unlabelled)"
+        raise ValueError(f"NTXent needs two images of each class in a batch, which Shuffled does not give: use {told}")
     batches = build.build_batches(recipe, views.train.labels)
     torch.manual_seed(recipe.seed)
     model = build.build_model(recipe.model, recipe.data.size)
@@ -117,7 +150,7 @@ def prepare(recipe: schema.Recipe, device: torch.device, before: Run | None = No
         with warnings.catch_warnings():  # newer torch has another word for it, which older ones do not know
             warnings.simplefilter("ignore", FutureWarning)
             network = DistributedDataParallel(network, broadcast_buffers=False)
-    if recipe.loop.compile and before and (before.recipe.model, before.recipe.loop.compile) == (recipe.model, True):
+    if recipe.loop.compile and before and _compiled(before.recipe, before.device) == _compiled(recipe, device):
         before.model.load_state_dict(model.state_dict())
         model, network = before.model, before.network
     elif recipe.loop.compile:
@@ -135,6 +168,12 @@ def prepare(recipe: schema.Recipe, device: torch.device, before: Run | None = No
         changed = [model, criterion] if constraint is None else [model, criterion, constraint]
         run.update = CapturedStep(update, changed, optimiser)
     return run
+
+
+def _compiled(recipe: schema.Recipe, device: torch.device) -> tuple[Any, ...]:
+    """All that a compiled network is made for."""
+    double, half = recipe.loop.precision == "float64", evaluate.half_precision(recipe.loop, device)
+    return recipe.loop.compile, recipe.model, recipe.data.size, device, double, half
 
 
 def compiled_views(views: Views) -> Views:
@@ -218,11 +257,17 @@ def _embed(run: Run, images: Images, view: View | None, how: str = "embeddings")
 
 
 def _evaluate(run: Run, journal: Journal, final: bool = False, write: bool = True) -> dict[str, float]:
-    exam = run.views.exam
-    found, embeddings = evaluate.take(exam, partial(_embed, run), final, run.recipe.seed)
-    lengths = norms(embeddings)
-    if not bool(lengths.isfinite().all()) or (journal.active and not found):
-        stop_diverged(run, run.step, "embeddings of test images are not finite", evaluate.norm_statistics(lengths))
+    exam, finite = run.views.exam, []
+
+    def look(images: Images, view: View | None, how: str = "embeddings") -> Tensor:
+        rows = _embed(run, images, view, how)
+        finite.append(bool(norms(rows).isfinite().all()))
+        return rows
+
+    found, embeddings = evaluate.take(exam, look, final, run.recipe.seed)
+    if not all(finite):  # every rank has all rows of every look, so that all stop here: none waits for another
+        statistics = evaluate.norm_statistics(norms(embeddings))
+        stop_diverged(run, run.step, "embeddings of test images are not finite", statistics)
     if not journal.active:
         return {}
     if final and run.loop.save_embeddings:

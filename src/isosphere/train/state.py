@@ -126,11 +126,14 @@ def restore(run: "Run", saved: dict[str, Any]) -> None:
     put(run.criterion, sharded.own_state(run.criterion, saved["criterion"]))
     if run.constraint is not None:
         put(run.constraint, saved["constraint"])
-    # How this device runs the optimiser is not the checkpoint's business: it may come from another one.
+    # How this device runs the optimiser is not the checkpoint's business: it may come from another one. Set before it
+    # is loaded, for torch goes by it when it puts Adam's count of steps on the CPU or beside the weights.
     own = [{key: group.get(key) for key in ("lr", "fused", "capturable")} for group in run.optimiser.param_groups]
-    run.optimiser.load_state_dict(sharded.own_optimiser_state(run.optimiser, saved["optimiser"]))
+    moments = sharded.own_optimiser_state(run.optimiser, saved["optimiser"])
+    groups = [group | settings for group, settings in zip(moments["param_groups"], own, strict=True)]
+    run.optimiser.load_state_dict(moments | {"param_groups": groups})
     for group, settings in zip(run.optimiser.param_groups, own, strict=True):
-        group.update(settings)
+        group.update(settings)  # a rate on the device is the same tensor again
     run.step, run.seconds = saved["step"], saved["seconds"]
     torch.set_rng_state(saved["random"])
     if saved["random_cuda"] is not None and run.device.type == "cuda":

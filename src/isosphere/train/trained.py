@@ -118,6 +118,11 @@ def changed_here(recipe: schema.Recipe, changes: dict[str, str], run: Path) -> s
     return found_again(options.override(found_again(recipe, seen_from), changes), [Path.cwd()])
 
 
+def moved(data: schema.Data) -> str:
+    """The first field of the data whose folder is not there, or nothing."""
+    return next((name for name in ("root", "pairs_root") if not Path(getattr(data, name, "")).exists()), "")
+
+
 def for_others(recipe: schema.Recipe) -> schema.Recipe:
     """A run's recipe for images that are not its own: unreadable ones can be skipped, whatever it was trained on."""
     data = recipe.data
@@ -207,12 +212,12 @@ def embed_files(trained: Trained, root: str, out: Path, features: bool = False) 
 def _other_images(trained: Trained, root: str, classes: int = 1) -> tuple[ImageSet, View | None, str, str]:
     """Images of a place with at least so many classes, and which part of it they are.
 
-    Where several classes are to be measured, a given split's test images are; of faces `folder:0.52` says another share
-    of the frame.
+    Where several classes are to be measured, a given split's test images are, else all of it is taken; of faces
+    `folder:0.52` says another share of the frame.
     """
     part = root
     root, share = parse_place(root, "root") if isinstance(trained.recipe.data, schema.Faces) else (root, None)
-    images = open_images(root, flat=classes == 1)
+    images = open_images(root, flat=classes == 1, whole=classes == 1)
     if classes > 1 and images.splits is not None:
         tests = [index for index, split in enumerate(images.splits) if split == "test"]
         if not tests:

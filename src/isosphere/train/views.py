@@ -1,5 +1,6 @@
 """From a recipe's data to pixels: the images to train on, how they are seen, and the exam."""
 
+import warnings
 from dataclasses import dataclass, field
 from dataclasses import replace as changed
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import torch
 
 from isosphere.data import alignment, cifar, faces, retrieval
+from isosphere.data.copies import find_copies
 from isosphere.data.images import ImageSet, lines, readable_images, some, split_classes
 from isosphere.data.lists import nested, subfolders
 from isosphere.data.packed import PackedSet, pack
@@ -34,13 +36,27 @@ class Views:
     train_view: View | None
     test_view: View | None
     exam: Exam
-    deviation: str = ""  # how a benchmark's copy differs from the original
+    deviation: str = ""  # how a benchmark's copy differs from the original, what is left out, tests that train, too
     unlabelled: bool = False  # an image is its own class, of which a batch has several views
     counts: dict[str, int] = field(default_factory=dict)  # of faces, by which results on other data are noticed
 
+    @property
+    def sizes(self) -> dict[str, int]:
+        """How many images train and test, and of how many classes if they have such."""
+        tested = {id(images): images for images in getattr(self.exam, "sets", [self.exam.images])}.values()
+        found = {"train_images": len(self.train), "test_images": sum(map(len, tested))}
+        if not self.unlabelled:
+            found["train_classes"] = len(self.train.classes)
+        if isinstance(self.exam, exams.Retrieval | exams.Frozen):
+            found["test_classes"] = len(self.exam.images.classes)
+        return found
+
 
 def build_views(data: schema.Data, device: torch.device) -> Views:
-    """Open the data set and split it, so that nothing that is measured on was trained on."""
+    """Open the data set and split it, so that nothing that is measured on was trained on.
+
+    Of one's own files copies under other names are told; the splits of benchmarks are as published.
+    """
     makers = {
         schema.Rendered: _rendered,
         schema.Folder: _folder,
@@ -49,7 +65,23 @@ def build_views(data: schema.Data, device: torch.device) -> Views:
         schema.Cifar: _cifar,
         schema.Unlabelled: _unlabelled,
     }
-    return makers[type(data)](data, device)
+    views = makers[type(data)](data, device)
+    return _told_copies(views) if isinstance(data, schema.Folder | schema.Faces | schema.Unlabelled) else views
+
+
+def _told_copies(views: Views) -> Views:
+    """With the test files that are copies of training files in a warning and in the deviation."""
+    if isinstance(views.exam, exams.Unexamined):  # which shows the training images themselves
+        return views
+    sets = getattr(views.exam, "sets", [views.exam.images])
+    tested = list(dict.fromkeys(path for images in sets for path in images.paths or ()))
+    found = find_copies(tested, views.train.paths or ())
+    if not found:
+        return views
+    told = f"{len(found)} test images are byte copies of training images"
+    path, other = next(iter(found.items()))
+    warnings.warn(f"{told}, e.g. {path} = {other}", stacklevel=3)
+    return changed(views, deviation="; ".join(filter(None, (views.deviation, told))))
 
 
 def build_face_exam(data: schema.Faces, device: torch.device) -> exams.Faces:
@@ -64,19 +96,26 @@ def build_test_view(data: schema.Data) -> View | None:
     return TestView(data.size, getattr(data, "shorter", data.size))
 
 
-def open_images(root: str, flat: bool = False) -> ImageSet:
-    """A folder of class folders or of their split, or a CSV; with `flat` also images without classes."""
+def open_images(root: str, flat: bool = False, whole: bool = False) -> ImageSet:
+    """A folder of class folders or of their split, or a CSV; with `flat` also images without classes.
+
+    The `whole` is all parts of a split, validation too.
+    """
     if not root:
         kind = "images or of class folders" if flat else "class folders"
         raise ValueError(f"data.root is empty: name a folder of {kind} (./photos if it has that name) or a CSV")
-    path = Path(root)
-    if not path.exists():
-        raise FileNotFoundError(f"no such folder or file: {root}")
+    path = _there(root)
     if path.is_file():
-        return ImageSet.csv(path, labelled=not flat)
+        return ImageSet.csv(path, labelled=not flat, whole=whole)
     if flat and (not subfolders(path) or nested(path)):
         return ImageSet.flat(path)
-    return ImageSet.folder(path)
+    return ImageSet.folder(path, whole=whole)
+
+
+def _there(root: str) -> Path:
+    if not Path(root).exists():
+        raise FileNotFoundError(f"no such folder or file: {root}")
+    return Path(root)
 
 
 # ---------------------------------------------------------------- retrieval
@@ -91,6 +130,7 @@ def _rendered(data: schema.Rendered, device: torch.device) -> Views:
 
 def _folder(data: schema.Folder, device: torch.device) -> Views:
     images = readable_images(open_images(data.root), data.skip_unreadable)
+    _refuse_one_part(images, data.root)
     train, test = split_classes(images, data.train_fraction, allow_shared=data.allow_shared)
     for part, use in ((train, "train"), (test, "test")):
         if len(part.classes) < 2:
@@ -102,6 +142,14 @@ def _folder(data: schema.Folder, device: torch.device) -> Views:
     train_view = TrainView(data.size, data.shorter, data.scale, flip=data.flip)
     exam = exams.Retrieval(test, build_test_view(data))
     return Views(train, train_view, build_test_view(data), exam, images.deviation)
+
+
+def _refuse_one_part(images: ImageSet, root: str) -> None:
+    given = set(images.splits or ())
+    if len(given) == 1:
+        other = "test" if given == {"train"} else "train"
+        repair = f"give some images the split {other}, or leave out the split to have them parted"
+        raise ValueError(f"{root} has no image for {other}: all have the split {given.pop()}; {repair}")
 
 
 def _benchmark(data: schema.Benchmark, device: torch.device) -> Views:
@@ -155,7 +203,7 @@ def _people(data: schema.Faces) -> ImageSet:
     if not data.root:
         raise ValueError("data.root is empty: name a folder of people's folders, or a .rec beside its .idx")
     exclude = [name for _, name in lines(data.exclude)] if data.exclude else []
-    people = faces.identities(data.root, exclude, data.min_images)
+    people = faces.identities(_there(data.root), exclude, data.min_images)
     if len(people.classes) < 2:
         raise ValueError(f"{data.root} leaves one person to train on, {people.classes[0]}: two or more are needed")
     return people
@@ -164,11 +212,13 @@ def _people(data: schema.Faces) -> ImageSet:
 def _open_exam(data: schema.Faces) -> tuple[list[faces.Pairs], list[Source], list[Source]]:
     """Pairs, probes (one set or none) and the sets of distractors, not framed yet."""
     if not data.pairs_root:
-        raise ValueError("data.pairs_root is empty: name the folder of the verification sets (lfw/, cfp/ or lfw.bin)")
+        kinds = "lfw/, cfp/ or lfw.bin, or a list of your own, mine_pair.txt"
+        raise ValueError(f"data.pairs_root is empty: name the folder of the verification sets ({kinds})")
     if not data.pairs:
         raise ValueError(f"data.pairs is empty: name at least one of {', '.join(faces.SETS)}")
     if bool(data.probes) != bool(data.distractors):
         raise ValueError("data.probes and data.distractors go together: who is to be identified, and among whom")
+    _there(data.pairs_root)
     pairs = [_folded(_pairs(place, data)) for place in data.pairs]
     probes = [_source(data.probes, "probes")] if data.probes else []
     others = [_source(place, "distractors") for place in data.distractors]
@@ -253,6 +303,7 @@ def _unlabelled(data: schema.Unlabelled, device: torch.device) -> Views:
     if len(images.classes) < 2:
         exam = exams.Unexamined(images, test_view)
         return Views(images, train_view, test_view, exam, images.deviation, unlabelled=True)
+    _refuse_one_part(images, data.root)
     train, test = _parted(images, FIFTH, data.root)
     exam = exams.Frozen(train, test, test_view)
     return Views(train, train_view, test_view, exam, images.deviation, unlabelled=True)

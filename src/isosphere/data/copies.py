@@ -1,0 +1,25 @@
+"""Files with the same bytes under other names."""
+
+import hashlib
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+
+def find_copies(paths: Sequence[str], others: Sequence[str], workers: int = 8) -> dict[str, str]:
+    """Those of the files that hold the bytes of one of the others, and of which; read only where a size is in both."""
+    with ThreadPoolExecutor(workers) as pool:  # threads are enough: what takes time is the disk
+        sizes = [list(pool.map(os.path.getsize, files)) for files in (paths, others)]
+        both = set(sizes[0]).intersection(sizes[1])
+        alike = [
+            [file for file, size in zip(files, its, strict=True) if size in both]
+            for files, its in zip((paths, others), sizes, strict=True)
+        ]
+        digests = [pool.map(_digest, files) for files in alike]
+        known = dict(zip(digests[1], alike[1], strict=True))
+        return {path: known[digest] for path, digest in zip(alike[0], digests[0], strict=True) if digest in known}
+
+
+def _digest(path: str) -> bytes:
+    return hashlib.blake2b(Path(path).read_bytes()).digest()
