@@ -4,6 +4,9 @@
 Together with DDP's averaging, where batches have one size, the gradients are those of one process on the whole batch.
 """
 
+import os
+import sys
+
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
@@ -32,6 +35,8 @@ def train() -> None:
 
 
 dist.init_process_group("gloo")  # "nccl" on GPUs
-train()  # a function, so that DDP is gone before the processes part: else one may abort on leaving
+train()
 dist.barrier()
 dist.destroy_process_group()
+sys.stdout.flush()
+os._exit(0)  # DDP leaves gloo's threads behind, which now and then abort an interpreter that ends; NCCL does not
