@@ -45,7 +45,6 @@ def test_monitor_plain(tmp_path):
 
 
 def test_monitor_lightning(tmp_path):
-    pytest.importorskip("lightning")
     lines = run(EXAMPLES / "monitor_lightning.py", folder=tmp_path).splitlines()
     assert [line.split(":")[0] for line in lines if line.startswith("step")] == [f"step {n}" for n in range(1, 101, 20)]
 

@@ -1,6 +1,7 @@
 """NormMonitor: every figure against loops in float64, alarms, sinks, and that a step never waits for the device."""
 
 import atexit
+import importlib
 import json
 import math
 import os
@@ -583,7 +584,6 @@ def test_the_file_is_appended_to_as_strict_json(tmp_path):
 
 
 def test_tensorboard_gets_the_mean_of_each_read(tmp_path):
-    pytest.importorskip("tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
     from torch.utils.tensorboard import SummaryWriter
 
@@ -661,7 +661,7 @@ def fit_a_little(lightning, callback, loggers, spread: float = 1.0) -> list[warn
 
 
 def test_lightning_tells_a_wrong_name_and_not_its_own_end():
-    lightning = pytest.importorskip("lightning.pytorch")
+    lightning = importlib.import_module("lightning.pytorch")
     with pytest.raises(AttributeError, match="embeder"):
         fit_a_little(lightning, lightning_callback("embeder"), False)
 
@@ -669,7 +669,7 @@ def test_lightning_tells_a_wrong_name_and_not_its_own_end():
 @pytest.mark.parametrize("every", [1, 3])  # told in a step, and at the end of training
 @pytest.mark.parametrize("package", ["lightning.pytorch", "pytorch_lightning"])
 def test_an_alarm_in_lightning_points_at_the_loop_of_its_user(package, every, monkeypatch):
-    lightning = pytest.importorskip(package)
+    lightning = importlib.import_module(package)
     if package == "pytorch_lightning":
         monkeypatch.delitem(sys.modules, "lightning.pytorch", raising=False)
     told = fit_a_little(lightning, lightning_callback("embedder", every=every), False)
@@ -677,7 +677,7 @@ def test_an_alarm_in_lightning_points_at_the_loop_of_its_user(package, every, mo
 
 
 def test_lightning_loggers_get_alarms_as_text_and_no_empty_rows(tmp_path):
-    lightning = pytest.importorskip("lightning.pytorch")
+    lightning = importlib.import_module("lightning.pytorch")
 
     class Told(lightning.loggers.logger.DummyLogger):
         texts = Texts()
@@ -696,7 +696,7 @@ def test_lightning_loggers_get_alarms_as_text_and_no_empty_rows(tmp_path):
 
 @pytest.mark.parametrize("package", ["lightning.pytorch", "pytorch_lightning"])
 def test_lightning(tmp_path, package):
-    lightning = pytest.importorskip(package)
+    lightning = importlib.import_module(package)
     if package == "pytorch_lightning":  # of two packages in one process it would take the other
         hidden = {name: sys.modules.pop(name) for name in [*sys.modules] if name == "lightning.pytorch"}
 

@@ -26,7 +26,7 @@ from commands import command
 from isosphere.arguments import read_recipe
 from isosphere.data.alignment import WHOLE, FaceView, align, framed
 from isosphere.data.faces import SETS, identities, verification
-from isosphere.data.images import decode
+from isosphere.data.images import decode, open_images
 from isosphere.metrics.faces import auc, norm_and_errors, pair_cosines, wrong_pairs
 from isosphere.metrics.faces import verification as verified
 from isosphere.metrics.identification import distractors_ahead, identification
@@ -36,7 +36,7 @@ from isosphere.train import exams, frames, loop
 from isosphere.train.evaluate import embed
 from isosphere.train.state import CHECKPOINT
 from isosphere.train.trained import embed_shown, found_again, load_run, measure_run
-from isosphere.train.views import build_views, open_images
+from isosphere.train.views import build_views
 
 CPU = torch.device("cpu")
 SMALL = {

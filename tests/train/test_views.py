@@ -11,10 +11,10 @@ import torch
 from PIL import Image
 
 from isosphere.data.alignment import WHOLE, FaceView
-from isosphere.data.images import decode
+from isosphere.data.images import decode, open_images
 from isosphere.recipes import find, schema
 from isosphere.train.frames import square
-from isosphere.train.views import build_views, open_images
+from isosphere.train.views import build_views
 
 CPU = torch.device("cpu")
 

@@ -184,6 +184,29 @@ class ImageSet:
         return self.subset(wanted[self.labels].nonzero().flatten())
 
 
+def open_images(root: str, flat: bool = False, whole: bool = False) -> ImageSet:
+    """A folder of class folders or of their split, or a CSV; with `flat` also images without classes.
+
+    The `whole` is all parts of a split, validation too.
+    """
+    if not root:
+        kind = "images or of class folders" if flat else "class folders"
+        raise ValueError(f"data.root is empty: name a folder of {kind} (./photos if it has that name) or a CSV")
+    path = existing(root)
+    if path.is_file():
+        return ImageSet.csv(path, labelled=not flat, whole=whole)
+    if flat and (not lists.subfolders(path) or lists.nested(path)):
+        return ImageSet.flat(path)
+    return ImageSet.folder(path, whole=whole)
+
+
+def existing(root: str) -> Path:
+    """The path of a file or folder that must be there."""
+    if not Path(root).exists():
+        raise FileNotFoundError(f"no such folder or file: {root}")
+    return Path(root)
+
+
 def split_classes(
     image_set: ImageSet, fraction: float = 0.5, seed: int | None = None, allow_shared: bool = False
 ) -> tuple[ImageSet, ImageSet]:

@@ -7,6 +7,7 @@ from functools import cache
 
 import torch
 
+from isosphere.data.copies import find_copies
 from isosphere.data.faces import letters
 from isosphere.data.images import ImageSet, some
 from isosphere.recipes import schema
@@ -109,3 +110,18 @@ def _file() -> Callable[[str], str]:
         return os.path.join(folder(os.path.dirname(path)), os.path.basename(path))
 
     return file
+
+
+def told_copies(train: ImageSet, exam: Exam) -> str:
+    """How many of the exam's files are copies of training files under other names, also as a warning; else nothing."""
+    if isinstance(exam, Unexamined):  # which shows the training images themselves
+        return ""
+    sets = getattr(exam, "sets", [exam.images])
+    tested = list(dict.fromkeys(path for images in sets for path in images.paths or ()))
+    found = find_copies(tested, train.paths or ())
+    if not found:
+        return ""
+    told = f"{len(found)} test images are byte copies of training images"
+    path, other = next(iter(found.items()))
+    warnings.warn(f"{told}, e.g. {path} = {other}", stacklevel=3)
+    return told

@@ -13,10 +13,10 @@ from typing import Any
 
 from isosphere.recipes import options, schema, tables
 from isosphere.train import distributed, state
+from isosphere.train.face_exam import face_counts
 from isosphere.train.journal import environment, write_json
 from isosphere.train.loop import Run, prepare, train
 from isosphere.train.stopping import Interrupted, NonFiniteLoss
-from isosphere.train.views import face_counts
 
 PLACES = [*(("data", name) for name in state.PLACES), ("model", "weights")]  # fields that hold paths
 NAMED = [("model", "weights"), ("data", "exclude"), ("data", "probes"), ("data", "distractors")]

@@ -15,16 +15,17 @@ from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress
 from torch import Tensor, nn
 
-from isosphere.data.images import ImageSet, UnreadableImage, decode, in_memory, readable_images
+from isosphere.data.images import ImageSet, UnreadableImage, decode, in_memory, open_images, readable_images
 from isosphere.recipes import options, schema
 from isosphere.recipes.places import bases
 from isosphere.train import build, distributed, state
 from isosphere.train.evaluate import embed, half_precision, take, workers
 from isosphere.train.exams import Exam, Frozen, Images, Retrieval, View
+from isosphere.train.face_exam import build_face_exam
 from isosphere.train.frames import Source, framed, parse_place, square
 from isosphere.train.journal import ANY_NAME
 from isosphere.train.overlap import kind_of, tested
-from isosphere.train.views import build_face_exam, build_test_view, build_views, open_images
+from isosphere.train.views import build_test_view, build_views
 
 Pixels = Image.Image | np.ndarray | Tensor  # in memory
 

@@ -1,23 +1,20 @@
 """From a recipe's data to pixels: the images to train on, how they are seen, and the exam."""
 
-import warnings
-from dataclasses import dataclass, field
-from dataclasses import replace as changed
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
 
-from isosphere.data import alignment, cifar, faces, retrieval
-from isosphere.data.copies import find_copies
-from isosphere.data.images import ImageSet, lines, readable_images, some, split_classes
-from isosphere.data.lists import nested, subfolders
+from isosphere.data import cifar, faces, retrieval
+from isosphere.data.images import ImageSet, open_images, readable_images, some, split_classes
 from isosphere.data.packed import PackedSet, pack
 from isosphere.data.transforms import ShiftView, TestView, TrainView
 from isosphere.data.two_views import ContrastiveView
 from isosphere.recipes import schema
 from isosphere.train import exams, overlap
 from isosphere.train.exams import Exam, Images, View
-from isosphere.train.frames import Source, framed, parse_place, square
+from isosphere.train.face_exam import count, face_exam, open_exam, open_people
+from isosphere.train.frames import Source, framed, square
 
 RECALLS = {
     "cub200": (1, 2, 4, 8),
@@ -66,27 +63,10 @@ def build_views(data: schema.Data, device: torch.device) -> Views:
         schema.Unlabelled: _unlabelled,
     }
     views = makers[type(data)](data, device)
-    return _told_copies(views) if isinstance(data, schema.Folder | schema.Faces | schema.Unlabelled) else views
-
-
-def _told_copies(views: Views) -> Views:
-    """With the test files that are copies of training files in a warning and in the deviation."""
-    if isinstance(views.exam, exams.Unexamined):  # which shows the training images themselves
-        return views
-    sets = getattr(views.exam, "sets", [views.exam.images])
-    tested = list(dict.fromkeys(path for images in sets for path in images.paths or ()))
-    found = find_copies(tested, views.train.paths or ())
-    if not found:
-        return views
-    told = f"{len(found)} test images are byte copies of training images"
-    path, other = next(iter(found.items()))
-    warnings.warn(f"{told}, e.g. {path} = {other}", stacklevel=3)
-    return changed(views, deviation="; ".join(filter(None, (views.deviation, told))))
-
-
-def build_face_exam(data: schema.Faces, device: torch.device) -> exams.Faces:
-    """The exam alone, for which nobody of the people who are trained on, of whom there may be many, is opened."""
-    return _face_exam(data, device, *_open_exam(data))[0]
+    if isinstance(data, schema.Folder | schema.Faces | schema.Unlabelled):
+        told = filter(None, (views.deviation, overlap.told_copies(views.train, views.exam)))
+        views = replace(views, deviation="; ".join(told))
+    return views
 
 
 def build_test_view(data: schema.Data) -> View | None:
@@ -94,28 +74,6 @@ def build_test_view(data: schema.Data) -> View | None:
     if isinstance(data, schema.Faces):
         return square(data.fraction)
     return TestView(data.size, getattr(data, "shorter", data.size))
-
-
-def open_images(root: str, flat: bool = False, whole: bool = False) -> ImageSet:
-    """A folder of class folders or of their split, or a CSV; with `flat` also images without classes.
-
-    The `whole` is all parts of a split, validation too.
-    """
-    if not root:
-        kind = "images or of class folders" if flat else "class folders"
-        raise ValueError(f"data.root is empty: name a folder of {kind} (./photos if it has that name) or a CSV")
-    path = _there(root)
-    if path.is_file():
-        return ImageSet.csv(path, labelled=not flat, whole=whole)
-    if flat and (not subfolders(path) or nested(path)):
-        return ImageSet.flat(path)
-    return ImageSet.folder(path, whole=whole)
-
-
-def _there(root: str) -> Path:
-    if not Path(root).exists():
-        raise FileNotFoundError(f"no such folder or file: {root}")
-    return Path(root)
 
 
 # ---------------------------------------------------------------- retrieval
@@ -178,111 +136,14 @@ def _packed(images: ImageSet, name: str, data: schema.Benchmark, device: torch.d
 
 def _faces(data: schema.Faces, device: torch.device) -> Views:
     """Everything is opened before the first face is framed, so that what is missing is told at once."""
-    people, opened = _people(data), _open_exam(data)
-    counts = _count(people, *opened)
-    exam, deviations = _face_exam(data, device, *opened)
+    people, opened = open_people(data), open_exam(data)
+    counts = count(people, *opened)
+    exam, deviations = face_exam(data, device, *opened)
     overlap.refuse_trained(people, exam)
     source = Source(people, Path(data.root), square(data.fraction), data.min_images, people=2)
     train = framed(source, data.align, device, data.skip_unreadable)
     told = "; ".join(filter(None, [train.deviation, *deviations]))
     return Views(train, faces.FlipView(), None, exam, told, counts=counts)
-
-
-def face_counts(data: schema.Faces) -> dict[str, int]:
-    """How many photographs and people a run would find to train on, and of what in its exam; frames nobody."""
-    return _count(_people(data), *_open_exam(data))
-
-
-def _count(people: ImageSet, pairs: list[faces.Pairs], probes: list[Source], others: list[Source]) -> dict[str, int]:
-    probed, among = (sum(len(source.images) for source in sources) for sources in (probes, others))
-    trained = {"images": len(people), "people": len(people.classes)}
-    return trained | {"pairs": sum(map(len, pairs)), "probes": probed, "distractors": among}
-
-
-def _people(data: schema.Faces) -> ImageSet:
-    if not data.root:
-        raise ValueError("data.root is empty: name a folder of people's folders, or a .rec beside its .idx")
-    exclude = [name for _, name in lines(data.exclude)] if data.exclude else []
-    people = faces.identities(_there(data.root), exclude, data.min_images)
-    if len(people.classes) < 2:
-        raise ValueError(f"{data.root} leaves one person to train on, {people.classes[0]}: two or more are needed")
-    return people
-
-
-def _open_exam(data: schema.Faces) -> tuple[list[faces.Pairs], list[Source], list[Source]]:
-    """Pairs, probes (one set or none) and the sets of distractors, not framed yet."""
-    if not data.pairs_root:
-        kinds = "lfw/, cfp/ or lfw.bin, or a list of your own, mine_pair.txt"
-        raise ValueError(f"data.pairs_root is empty: name the folder of the verification sets ({kinds})")
-    if not data.pairs:
-        raise ValueError(f"data.pairs is empty: name at least one of {', '.join(faces.SETS)}")
-    if bool(data.probes) != bool(data.distractors):
-        raise ValueError("data.probes and data.distractors go together: who is to be identified, and among whom")
-    _there(data.pairs_root)
-    pairs = [_folded(_pairs(place, data)) for place in data.pairs]
-    probes = [_source(data.probes, "probes")] if data.probes else []
-    others = [_source(place, "distractors") for place in data.distractors]
-    if probes:
-        _refuse_singles(probes[0].images, data.probes)
-        overlap.refuse_asked(probes[0].images, [source.images for source in others])
-    return pairs, probes, others
-
-
-def _face_exam(
-    data: schema.Faces, device: torch.device, pairs: list[faces.Pairs], probes: list[Source], others: list[Source]
-) -> tuple[exams.Faces, list[str]]:
-    """The exam, which needs none of the people that are trained on, and how its sets differ from the original."""
-    sets: dict[tuple, ImageSet] = {}
-    for number, found in enumerate(pairs):
-        key = (found.view, *(found.images.paths or (found.name,)))
-        if key not in sets:  # CFP's two protocols are of the same images
-            sets[key] = framed(Source(found.images, found.home, found.view), data.align, device)
-        pairs[number] = changed(found, images=sets[key])
-    faced = [framed(source, data.align, device, data.skip_unreadable) for source in (*probes, *others)]
-    asked, among = (faced[0], faced[1:]) if faced else (None, [])
-    if asked is not None and data.skip_unreadable:
-        _refuse_singles(asked, data.probes)
-    told = [one.deviation for one in (*pairs, *sets.values(), asked, *among) if one is not None]
-    return exams.Faces(tuple(pairs), asked, dict(zip(_names(others), among, strict=True))), told
-
-
-def _names(sources: list[Source]) -> list[str]:
-    """What sets are called in the metrics: as their file or folder, numbered where that does not tell them apart."""
-    short = [source.home.stem for source in sources]
-    apart = len(set(short)) == len(short) and not any(name.isdigit() for name in short)
-    return short if apart else [f"{name}-{number}" for number, name in enumerate(short, 1)]
-
-
-def _refuse_singles(probes: ImageSet, place: str) -> None:
-    if int(torch.bincount(probes.labels).max()) < 2:
-        raise ValueError(f"{place} has no person with two photographs that can be read: none can be identified")
-
-
-def _pairs(place: str, data: schema.Faces) -> faces.Pairs:
-    """The pairs `name` or `name:share`; photographs of one's own are cut as those trained on if there is no share."""
-    name, view = parse_place(place, "pairs")
-    found = faces.verification(name, data.pairs_root, data.allow_missing)
-    if found.images.paths is None:
-        if view is not None:
-            raise ValueError(f"data.pairs {place}: {name} is a pack, whose faces are cut already; leave out the share")
-        return found
-    return changed(found, view=view or (found.view if name in faces.SETS else square(data.fraction)))
-
-
-def _folded(pairs: faces.Pairs) -> faces.Pairs:
-    """A fold's threshold comes from the others, so one (LFW's view 1) becomes ten: each kind in tenths, in order."""
-    if len(pairs.fold.unique()) > 1:
-        return pairs
-    fold = torch.empty_like(pairs.fold)
-    for kind in (pairs.same, ~pairs.same):
-        fold[kind] = torch.arange(int(kind.sum())) * 10 // max(1, int(kind.sum()))
-    return changed(pairs, fold=fold)
-
-
-def _source(place: str, field: str) -> Source:
-    """Probes or distractors, whole without a share; these may also lie in one folder, as nobody asks who they are."""
-    path, view = parse_place(place, field)
-    return Source(open_images(path, flat=field == "distractors"), Path(path), view or alignment.WHOLE)
 
 
 # ---------------------------------------------------------------- without labels
