@@ -108,14 +108,14 @@ def build(name: str, options: argparse.Namespace) -> Callable[[], Tensor]:
     weights, sec = head.weights, SEC(0.5)
     weights.data.normal_(std=0.01, generator=generator)
     criterion = head if loss is None else partial(loss, weights=weights)
-    optimiser = torch.optim.SGD([weights], lr=0.1, momentum=0.9, fused=device == "cuda")
+    optimizer = torch.optim.SGD([weights], lr=0.1, momentum=0.9, fused=device == "cuda")
 
     def step() -> Tensor:
         embeddings.grad = None
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         value = criterion(embeddings, labels)
         (value + sec(embeddings)).backward()
-        optimiser.step()
+        optimizer.step()
         return value.detach()
 
     return step

@@ -21,7 +21,7 @@ from rich.table import Table
 from torch import Tensor
 
 from isosphere import sphere
-from isosphere.metrics import identification, neighbours
+from isosphere.metrics import identification, neighbors
 from metrics import circumstances, resident, seconds  # benchmarks/metrics.py
 
 DIM = 512
@@ -45,7 +45,7 @@ def counts(strangers: int) -> tuple[int, ...]:
 
 def bare_products(probes: Tensor, distractors: Tensor) -> None:
     """All scores of directions, in blocks of the same size, looked at by nobody."""
-    step = neighbours.block_rows(identification.COLUMNS * probes.element_size(), probes.device)
+    step = neighbors.block_rows(identification.COLUMNS * probes.element_size(), probes.device)
     buffer = probes.new_empty(step * identification.COLUMNS)
     with identification.full_float32():
         for chunk in distractors.split(identification.COLUMNS):

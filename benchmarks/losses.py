@@ -53,7 +53,7 @@ def plain_semihard(embeddings: Tensor, labels: Tensor, margin: float = 0.2) -> T
 
 
 def plain_nt_xent(embeddings: Tensor, labels: Tensor) -> Tensor:
-    """All cosines at once and torch's cross-entropy; the two views of an image are neighbours."""
+    """All cosines at once and torch's cross-entropy; the two views of an image are neighbors."""
     unit = torch.nn.functional.normalize(embeddings)
     logits = (unit @ unit.T / 0.5).masked_fill(torch.eye(len(unit), dtype=torch.bool, device=unit.device), -torch.inf)
     return torch.nn.functional.cross_entropy(logits, torch.arange(len(unit), device=unit.device) ^ 1)

@@ -24,14 +24,14 @@ from rich.table import Table
 
 from isosphere import metrics, sphere
 
-SIZES = {"cpu": (20_000, 200, 2.0), "sop": (60_502, 11_316, 2.2)}  # embeddings, classes, noise beside unit centres
+SIZES = {"cpu": (20_000, 200, 2.0), "sop": (60_502, 11_316, 2.2)}  # embeddings, classes, noise beside unit centers
 DIM = 512
 KS = tuple(range(1, 1001))
 SOP_KS = (1, 10, 100, 1000)
 WORK = {
     "ours": "rank of the first positive from blocks of exact cosines; greedy k-means++, then Lloyd until nothing moves",
     "peer": "AccuracyCalculator on unit vectors: faiss IndexFlatL2 with k 1000, then faiss k-means from random points, "
-    "20 iterations, as it sets them; R@10 to R@1000 are read off its neighbours, F1 off its clusters",
+    "20 iterations, as it sets them; R@10 to R@1000 are read off its neighbors, F1 off its clusters",
 }
 
 
@@ -40,8 +40,8 @@ def blobs(size: str, device: str) -> tuple[torch.Tensor, torch.Tensor]:
     count, classes, noise = SIZES[size]
     generator = torch.Generator().manual_seed(0)
     labels = torch.arange(count) % classes
-    centres = torch.randn(classes, DIM, generator=generator)
-    return (centres[labels] + noise * torch.randn(count, DIM, generator=generator)).to(device), labels.to(device)
+    centers = torch.randn(classes, DIM, generator=generator)
+    return (centers[labels] + noise * torch.randn(count, DIM, generator=generator)).to(device), labels.to(device)
 
 
 def seconds(work: Callable[[], object], device: str) -> tuple[float, object]:

@@ -45,8 +45,8 @@ def training(device: str, file: Path) -> tuple[Callable[[bool], None], NormMonit
     images = torch.randint(0, 256, (BATCH, 3, size, size), dtype=torch.uint8, device=device)
     labels = (torch.arange(BATCH) // PER_CLASS).to(device)
     criterion, sec = MultiSimilarityLoss(), SEC(0.5)
-    optimiser = torch.optim.Adam(model.parameters(), 1e-5, fused=device == "cuda")
-    monitor = NormMonitor(optimiser, file=file, every=EVERY, constrained=True)
+    optimizer = torch.optim.Adam(model.parameters(), 1e-5, fused=device == "cuda")
+    monitor = NormMonitor(optimizer, file=file, every=EVERY, constrained=True)
     inside: list[float] = []
 
     def begin(_: Tensor) -> None:
@@ -65,9 +65,9 @@ def training(device: str, file: Path) -> tuple[Callable[[bool], None], NormMonit
             end(embeddings)
             embeddings.register_hook(end)
         loss = criterion(embeddings, labels) + sec(embeddings)
-        optimiser.zero_grad(set_to_none=True)
+        optimizer.zero_grad(set_to_none=True)
         loss.backward()
-        optimiser.step()
+        optimizer.step()
 
     return step, monitor, inside
 

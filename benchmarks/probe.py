@@ -34,21 +34,21 @@ def features(device: str) -> list[torch.Tensor]:
     train, test, width, _ = SIZES[device]
     generator = torch.Generator().manual_seed(0)
     labels = torch.arange(train + test) % CLASSES
-    centres = 0.1 * torch.randn(CLASSES, width, generator=generator)
-    rows = (centres[labels] + torch.randn(train + test, width, generator=generator)).relu_()
+    centers = 0.1 * torch.randn(CLASSES, width, generator=generator)
+    rows = (centers[labels] + torch.randn(train + test, width, generator=generator)).relu_()
     parts = rows[:train], labels[:train], rows[train:], labels[train:]
     return [part.to(device) for part in parts]
 
 
 def plain_loop(rows: torch.Tensor, labels: torch.Tensor, epochs: int) -> None:
-    """The probe with autograd and an optimiser, one learning rate."""
+    """The probe with autograd and an optimizer, one learning rate."""
     model = torch.nn.Linear(rows.shape[1], CLASSES, device=rows.device)
-    optimiser = torch.optim.SGD(model.parameters(), 5.0, momentum=0.9)
+    optimizer = torch.optim.SGD(model.parameters(), 5.0, momentum=0.9)
     for _ in range(epochs):
         for chosen in torch.randperm(len(rows), device=rows.device).split(BATCH):
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             torch.nn.functional.cross_entropy(model(rows[chosen]), labels[chosen]).backward()
-            optimiser.step()
+            optimizer.step()
 
 
 def seconds(work: Callable[[], object], device: str) -> float:

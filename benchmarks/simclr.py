@@ -102,7 +102,7 @@ def our_run(root: Path, size: Size, device: str) -> Run:
     changes = {
         "data.root": str(root), "model.backbone": size.backbone, "batches.size": str(size.batch),
         "loop.compile": str(device == "cuda").lower(),
-        "optimiser.lr": "0.001",  # nothing is to be learned from noise
+        "optimizer.lr": "0.001",  # nothing is to be learned from noise
     }  # fmt: skip
     return prepare(find("simclr-cifar10-sec", changes), torch.device(device))
 
@@ -149,13 +149,13 @@ def on_device(pixels: Tensor, size: Size) -> dict[str, Contestant]:
         network, criterion = model, NTXentLoss()
         if compiled:  # on CPU only traced: compiling would take longer than all the rest
             network = torch.compile(model, backend="inductor" if device.type == "cuda" else "eager")
-        optimiser = torch.optim.SGD(model.parameters(), 0.001, 0.9, weight_decay=1e-4, fused=device.type == "cuda")
+        optimizer = torch.optim.SGD(model.parameters(), 0.001, 0.9, weight_decay=1e-4, fused=device.type == "cuda")
         labels = torch.arange(size.batch, device=device).repeat(2)
 
         def step(images: Tensor) -> None:
             with halves(device.type):
                 embeddings = network(images)
-            descend(criterion(embeddings, labels), optimiser)
+            descend(criterion(embeddings, labels), optimizer)
 
         return Contestant(lambda: batches(look), step, warm, steps, HALVES)
 
@@ -193,14 +193,14 @@ def lightlys(pixels: np.ndarray, size: Size, device: str) -> dict[str, Contestan
     def contestant(workers: int, half: bool, target: float) -> Contestant:
         backbone, features, *_ = build_backbone(size.backbone)
         model = nn.Sequential(backbone, SimCLRProjectionHead(features, features, 128)).to(device)
-        criterion, optimiser = TheirLoss(), torch.optim.SGD(model.parameters(), lr=0.001)
+        criterion, optimizer = TheirLoss(), torch.optim.SGD(model.parameters(), lr=0.001)
         loader = DataLoader(images, size.batch, shuffle=True, drop_last=True, num_workers=workers)
 
         def step(batch: Any) -> None:
             one, other = (views.to(device) for views in batch[0])
             with halves(device) if half else contextlib.nullcontext():
                 loss = criterion(model(one), model(other))
-            descend(loss, optimiser)
+            descend(loss, optimizer)
 
         return Contestant(lambda: loader, step, 2 * workers, size.steps // 2, target)
 
@@ -219,10 +219,10 @@ def halves(device: str) -> torch.autocast:
     return torch.autocast(device, torch.bfloat16, enabled=device == "cuda")
 
 
-def descend(loss: Tensor, optimiser: torch.optim.Optimizer) -> None:
-    optimiser.zero_grad(set_to_none=True)
+def descend(loss: Tensor, optimizer: torch.optim.Optimizer) -> None:
+    optimizer.zero_grad(set_to_none=True)
     loss.backward()
-    optimiser.step()
+    optimizer.step()
 
 
 def turn(contestant: Contestant, device: str) -> float:

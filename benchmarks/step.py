@@ -28,11 +28,11 @@ from safetensors.torch import save_file
 from torch.utils.data import DataLoader
 from torchvision.transforms import v2
 
-from isosphere.data.samplers import ClassBatches
 from isosphere.losses.norms import SEC
 from isosphere.losses.pairs import MultiSimilarityLoss
 from isosphere.models.embedder import build_backbone, build_embedder
 from isosphere.recipes import find
+from isosphere.samplers import ClassBatches
 from isosphere.train.loop import Run, prepare, train_step, training_feed
 
 TARGETS = {"resnet50_v1": 20.0, "bn_inception": 15.0}  # milliseconds, crops and sampling included
@@ -89,14 +89,14 @@ def pipeline_steps(backbone: str, folder: Path, weights: Path, workers: int) -> 
     model = build_embedder(backbone, "bn_fc", 512, str(weights), freeze_bn=True).cuda()
     model.to(memory_format=torch.channels_last)
     criterion, sec = MultiSimilarityLoss(), SEC(0.5)
-    optimiser = torch.optim.Adam(model.parameters(), 5e-5, weight_decay=2.5e-3, fused=True)
+    optimizer = torch.optim.Adam(model.parameters(), 5e-5, weight_decay=2.5e-3, fused=True)
     for pixels, labels in loader:
         with torch.autocast("cuda", torch.bfloat16):
             embeddings = model(pixels.cuda(non_blocking=True))
         loss = criterion(embeddings, labels.cuda(non_blocking=True)) + sec(embeddings)
-        optimiser.zero_grad(set_to_none=True)
+        optimizer.zero_grad(set_to_none=True)
         loss.backward()
-        optimiser.step()
+        optimizer.step()
         yield
 
 

@@ -8,7 +8,7 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 import isosphere
-from isosphere.monitor import lightning_callback
+from isosphere.adapters.lightning import lightning_callback
 
 
 class Learner(lightning.LightningModule):

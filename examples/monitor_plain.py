@@ -8,24 +8,24 @@ import torch
 import isosphere
 
 torch.manual_seed(0)
-centres = torch.randn(20, 32)
-probe = centres + torch.randn(20, 32)  # the same points, looked at again and again
+centers = torch.randn(20, 32)
+probe = centers + torch.randn(20, 32)  # the same points, looked at again and again
 for eta in (0.0, 0.5):
     torch.manual_seed(1)
     model = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.ReLU(), torch.nn.Linear(64, 16))
     criterion, sec = isosphere.MultiSimilarityLoss(), isosphere.SEC(eta)
-    optimiser = torch.optim.Adam(model.parameters(), lr=1e-3)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     file = Path(f"norms-eta{eta:g}.jsonl")
-    monitor = isosphere.NormMonitor(optimiser, file=file, every=50, constrained=eta > 0)  # <- one
+    monitor = isosphere.NormMonitor(optimizer, file=file, every=50, constrained=eta > 0)  # <- one
 
     for step in range(301):
         labels = torch.randint(20, (120,))
-        embeddings = model(centres[labels] + torch.randn(120, 32))
+        embeddings = model(centers[labels] + torch.randn(120, 32))
         monitor(embeddings)  # <- two: between the forward and the backward pass
         loss = criterion(embeddings, labels) + sec(embeddings)
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss.backward()
-        optimiser.step()
+        optimizer.step()
         if step % 100 == 0:
             with torch.no_grad():  # in eval mode, too, where that makes a difference
                 monitor.probe(model(probe), step)  # how far did each of them turn? not needed for the rest

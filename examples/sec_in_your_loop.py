@@ -5,19 +5,19 @@ import torch
 import isosphere
 
 torch.manual_seed(0)
-centres = torch.randn(20, 32)  # twenty classes of points instead of images, so that this runs in seconds
+centers = torch.randn(20, 32)  # twenty classes of points instead of images, so that this runs in seconds
 model = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.ReLU(), torch.nn.Linear(64, 16))
 criterion = isosphere.MultiSimilarityLoss()
 sec = isosphere.SEC(eta=0.5)  # <- one
-optimiser = torch.optim.Adam(model.parameters(), lr=1e-3)
+optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
 
 for step in range(201):
     labels = torch.randint(20, (120,))
-    embeddings = model(centres[labels] + torch.randn(120, 32))  # raw: the criterion normalises by itself
+    embeddings = model(centers[labels] + torch.randn(120, 32))  # raw: the criterion normalizes by itself
     loss = criterion(embeddings, labels) + sec(embeddings)  # <- two
-    optimiser.zero_grad()
+    optimizer.zero_grad()
     loss.backward()
-    optimiser.step()
+    optimizer.step()
     if step % 50 == 0:
         norms = isosphere.sphere.norms(embeddings.detach())
         recall = isosphere.recall_at_k(embeddings.detach(), labels, ks=(1,))[1]

@@ -16,20 +16,20 @@ import isosphere
 
 def train() -> None:
     torch.manual_seed(0)
-    centres = torch.randn(20, 32)
+    centers = torch.randn(20, 32)
     layers = torch.nn.Linear(32, 64), torch.nn.ReLU(), torch.nn.Linear(64, 16)
     model = DistributedDataParallel(torch.nn.Sequential(*layers))
     criterion, sec = isosphere.TripletLoss(), isosphere.SEC(eta=0.5, radius="ema")
-    optimiser = torch.optim.Adam(model.parameters(), lr=1e-3)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     torch.manual_seed(1 + dist.get_rank())  # every process draws samples of its own
 
     for step in range(101):
         labels = torch.randint(20, (60,))
-        embeddings = model(centres[labels] + torch.randn(60, 32))
+        embeddings = model(centers[labels] + torch.randn(60, 32))
         loss = criterion(*isosphere.gather(embeddings, labels)) + sec(embeddings)
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss.backward()
-        optimiser.step()
+        optimizer.step()
         if step % 50 == 0 and dist.get_rank() == 0:
             print(f"step {step:3}  loss {loss:.3f}  radius {sec.running_radius:.3f}")
 

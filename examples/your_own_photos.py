@@ -24,7 +24,7 @@ recipe = find(
         "batches.per_class": "4",
         # With pretrained weights at hand, these make the difference:
         # "model.backbone": "resnet50", "model.weights": "resnet50.safetensors", "model.freeze_bn": "true",
-        # "data.size": "227", "data.shorter": "256", "optimiser.lr": "2e-5",
+        # "data.size": "227", "data.shorter": "256", "optimizer.lr": "2e-5",
     },
 )
 folder = free_folder(Path("runs"), f"{Path(asked.folder).name}-example")  # a new one each time

@@ -104,7 +104,7 @@ class Browser:
             self.complaints.append(f"request: {about['request']['url']}")
 
     def open(self, page: Path, width: int = 1400, scheme: str = "light", scripts: bool = True) -> None:
-        """Load a file at a width in pixels and a preferred colour scheme, with or without scripts."""
+        """Load a file at a width in pixels and a preferred color scheme, with or without scripts."""
         self.complaints, self.loaded = [], False
         metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
         self.ask("Emulation.setDeviceMetricsOverride", **metrics)

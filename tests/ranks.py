@@ -88,15 +88,15 @@ def plain_ddp_loops(embeddings: torch.Tensor, labels: torch.Tensor, steps: int) 
             network = DistributedDataParallel(network)
             criterion = DistributedDataParallel(criterion) if name in LOCAL else criterion
         sec = isosphere.SEC(0.5, radius="ema", rho=0.2).double()
-        optimiser = torch.optim.SGD(parts.parameters(), lr=0.05, momentum=0.9)
+        optimizer = torch.optim.SGD(parts.parameters(), lr=0.05, momentum=0.9)
         first: dict[str, torch.Tensor] = {}
         for _ in range(steps):
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             raw, own = network(embeddings[mine]), labels[mine]
             loss = criterion(raw, own) if name in LOCAL else criterion(*isosphere.gather(raw, own))
             (loss + sec(raw)).backward()
             first = first or {path: value.grad.clone() for path, value in parts.named_parameters()}
-            optimiser.step()
+            optimizer.step()
         weights = {path: value.detach() for path, value in parts.named_parameters()}
         traces[name] = {"gradients": first, "weights": weights, "constraint": sec.state_dict()}
     return traces
@@ -153,15 +153,15 @@ def uneven_gather(rows: list[int], labels: list[int]) -> str:
 
 
 def synced_activation(dtypes: tuple[torch.dtype, ...]) -> list[torch.Tensor]:
-    """A batch norm of timm that contains its activation, synchronised where there are ranks, on this rank's rows."""
+    """A batch norm of timm that contains its activation, synchronized where there are ranks, on this rank's rows."""
     from timm.layers import BatchNormAct2d
 
-    from isosphere.train.distributed import synchronise_batch_norm
+    from isosphere.distributed import synchronize_batch_norm
 
     images = torch.arange(64.0, dtype=torch.float64).sin().view(8, 2, 2, 2)
     mine, found = images.chunk(dist.get_world_size())[dist.get_rank()] if dist.is_initialized() else images, []
     for dtype in dtypes:
         weights = torch.float64 if dtype == torch.float64 else torch.float32
-        module = synchronise_batch_norm(nn.Sequential(BatchNormAct2d(2)).to(weights))
+        module = synchronize_batch_norm(nn.Sequential(BatchNormAct2d(2)).to(weights))
         found.append(module(mine.to(dtype)).detach())
     return found

@@ -33,10 +33,10 @@ def photos(tmp_path_factory) -> Path:
     generator = np.random.default_rng(0)
     for label in range(10):
         (root / f"class{label}").mkdir()
-        colour = generator.integers(0, 255, 3)
+        color = generator.integers(0, 255, 3)
         for number in range(5):
             noise = generator.integers(0, 30, (24, 28, 3))
-            pixels = (colour // 2 + noise).astype(np.uint8)
+            pixels = (color // 2 + noise).astype(np.uint8)
             Image.fromarray(pixels).save(root / f"class{label}" / f"{number}.png")
     return root
 
@@ -264,12 +264,12 @@ def test_inspect_says_whether_sec_could_matter(spread, told, tmp_path):
     assert f"coefficient of variation {spread:.3f}" in shown and told in shown
 
 
-def test_inspect_reads_nothing_from_the_rounding_of_normalised_norms(tmp_path):
+def test_inspect_reads_nothing_from_the_rounding_of_normalized_norms(tmp_path):
     raw = np.random.default_rng(0).normal(size=(40, 8))
     np.save(tmp_path / "e.npy", (raw / np.linalg.norm(raw, axis=1, keepdims=True)).astype(np.float32))
     np.save(tmp_path / "y.npy", np.arange(40) // 4)
     shown = isosphere("inspect", "e.npy", "y.npy", folder=tmp_path).stdout
-    assert "R@1" in shown and "these embeddings are normalised already" in " ".join(shown.split())
+    assert "R@1" in shown and "these embeddings are normalized already" in " ".join(shown.split())
     assert "AUROC" not in shown and "errors" not in shown
 
 
@@ -463,7 +463,7 @@ def test_the_demo_compares_two_runs(tmp_path):
         ("recipes renderd", "did you mean rendered?"),
         ("embed nowhere photos --out e.csv", "--out must be a .npy file"),
         ("embed nowhere photos --out gone/e.npy", "in a folder that exists"),
-        ("train rendered --optimiser.lr -1", "optimiser: lr must be above 0, not -1.0"),
+        ("train rendered --optimizer.lr -1", "optimizer: lr must be above 0, not -1.0"),
         ("train rendered --loop.clip 0", "loop: clip must be above 0, not 0.0"),
         ("train rendered --data.shift -3", "data: shift must be at least 0, not -3"),
         ("train rendered --model.dim 0", "model: dim must be at least 1, not 0"),

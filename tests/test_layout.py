@@ -12,19 +12,27 @@ import isosphere
 
 SOURCE = Path(isosphere.__file__).parent
 ALLOWED = {
+    "errors": set(),
     "sphere": set(),
+    "samplers": set(),
+    "distributed": {"losses", "sphere"},
+    "adapters": {"adapters", "monitor", "losses", "sphere"},
+    "runs": {"recipes"},
     "losses": {"losses", "sphere"},
     "metrics": {"metrics", "sphere"},
-    "data": {"data"},
+    "data": {"data", "samplers"},
     "models": {"models"},
     "recipes": {"recipes"},
     "functional": {"losses", "sphere"},
-    "train": {"train", "sphere", "losses", "metrics", "data", "models", "recipes", "monitor"},
-    "figures": {"figures", "tables", "sphere", "metrics", "recipes"},
-    "page": {"page", "tables", "figures", "sphere", "metrics", "recipes"},
+    "train": {
+        "train", "sphere", "losses", "metrics", "data", "models", "recipes", "monitor", "runs", "distributed",
+        "samplers",
+    },  # fmt: skip
+    "figures": {"figures", "runs", "tables", "sphere", "metrics", "recipes"},
+    "page": {"page", "runs", "tables", "figures", "sphere", "metrics", "recipes"},
     "monitor": {"monitor", "losses", "sphere"},
     "tables": set(),
-    "arguments": {"recipes"},
+    "arguments": {"recipes", "runs"},
     "report": {"report", "tables", "figures", "sphere", "metrics", "recipes"},
 }
 FREE = {"__init__", "__main__", "cli", "commands", "lookups"}

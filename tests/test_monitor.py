@@ -17,10 +17,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import isosphere
 from isosphere import sphere
+from isosphere.adapters.lightning import lightning_callback
 from isosphere.monitor import (
     FIGURES,
     NormMonitor,
-    lightning_callback,
     norm_figures,
     norm_record,
     turn_figures,
@@ -41,8 +41,8 @@ def some_embeddings(spread: float = 0.5, seed: int = 0, dtype: torch.dtype = tor
 
 def watched(**settings) -> tuple[NormMonitor, list[dict]]:
     told: list[dict] = []
-    optimiser = torch.optim.SGD([torch.zeros(1)], lr=0.1)
-    return NormMonitor(optimiser, callback=told.append, **settings), told
+    optimizer = torch.optim.SGD([torch.zeros(1)], lr=0.1)
+    return NormMonitor(optimizer, callback=told.append, **settings), told
 
 
 def rows(told: list[dict]) -> list[dict]:
@@ -83,7 +83,7 @@ def test_the_monitor_sees_the_gradient_and_the_learning_rate_of_each_step():
     monitor, told = watched(every=4)
     leaf, wanted = some_embeddings().requires_grad_(), []
     for step in range(6):
-        monitor.optimiser.param_groups[0]["lr"] = lr = 0.1 / (step + 1)
+        monitor.optimizer.param_groups[0]["lr"] = lr = 0.1 / (step + 1)
         weights = some_embeddings(seed=step)
         embeddings = leaf * (step + 1)
         monitor(embeddings)
@@ -144,7 +144,7 @@ def test_the_proxy_of_adam_is_the_turn_of_a_first_step_with_a_scalar_second_mome
 
 
 @pytest.mark.parametrize("lr", [0.2, torch.tensor(0.2), torch.tensor(0.2, dtype=torch.float64)])
-def test_the_power_is_the_optimisers_and_its_rate_may_be_a_tensor(lr):
+def test_the_power_is_the_optimizers_and_its_rate_may_be_a_tensor(lr):
     parameters = [torch.zeros(1, requires_grad=True)]
     embeddings = some_embeddings(dtype=torch.float32)
     for kind, power in ((torch.optim.SGD, 2), (torch.optim.Adam, 1), (torch.optim.AdamW, 1)):
@@ -376,8 +376,8 @@ assert not {"lightning", "pytorch_lightning", "tensorboard"} & set(sys.modules)
 rank, folder = int(sys.argv[1]), sys.argv[2]
 dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2)
 model = torch.nn.Linear(4, 3)
-optimiser = SimpleNamespace(param_groups=[{"lr": 0.1}])  # a real one takes seconds to import
-monitor = isosphere.NormMonitor(optimiser, file=f"{folder}/norms.jsonl", every=2, power=2)
+optimizer = SimpleNamespace(param_groups=[{"lr": 0.1}])  # a real one takes seconds to import
+monitor = isosphere.NormMonitor(optimizer, file=f"{folder}/norms.jsonl", every=2, power=2)
 for step in range(3):
     embeddings = model(torch.full((5, 4), 1.0 + rank))
     monitor(embeddings)
@@ -483,7 +483,7 @@ def test_healthy_runs_are_silent():
     assert not train_on([8.7] * 20)
     assert not train_on(np.geomspace(14, 3, 60).tolist()), "as SEC with weight decay on CUB-200-2011"
     assert not train_on(np.geomspace(2, 19, 60).tolist(), spread=0.29), "as from scratch"
-    assert not train_on([1.0] * 5, spread=0.05), "a radius of 1 is no normalised output"
+    assert not train_on([1.0] * 5, spread=0.05), "a radius of 1 is no normalized output"
     assert not train_on([8.7] * 5, radial=0.5, constrained=True)
     assert not train_on([8.7] * 5, radial=0.009)
 
@@ -493,8 +493,8 @@ def test_each_alarm_is_raised_once_an_episode():
     assert train_on(np.geomspace(2, 0.02, 40).tolist()) == ["collapsing"]
     assert train_on([0.0] * 3) == ["collapsing"]
     assert train_on([8.7] * 20, spread=0.31) == ["spreading"]
-    assert train_on([1.0] * 20, spread=0.0) == ["normalised"]
-    assert train_on([1.0] * 20, spread=0.0, radial=0.5) == ["normalised"], "what is radial there is projected away"
+    assert train_on([1.0] * 20, spread=0.0) == ["normalized"]
+    assert train_on([1.0] * 20, spread=0.0, radial=0.5) == ["normalized"], "what is radial there is projected away"
     assert train_on([8.7] * 20, radial=0.02) == ["radial"]
     assert train_on([8.7, math.nan, 8.7, math.inf, 8.7]) == ["not_finite"]
     assert train_on([2.0, 30.0, 2.0, 30.0]) == ["exploding"], "one episode, though it hovers"
@@ -545,12 +545,12 @@ def test_alarms_give_the_advice_they_are_given_and_spread_is_none_without():
 
 @pytest.mark.parametrize("dim", [16, 128, 2048])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_a_normalised_output_is_seen_in_every_precision(dim, dtype):
+def test_a_normalized_output_is_seen_in_every_precision(dim, dtype):
     monitor, _ = watched(every=1)
     generator = torch.Generator().manual_seed(dim)
     monitor(nn.functional.normalize(torch.randn(120, dim, generator=generator).to(dtype)).requires_grad_())
     monitor.close()
-    assert [record["alarm"] for record in monitor.alarms] == ["normalised"]
+    assert [record["alarm"] for record in monitor.alarms] == ["normalized"]
 
 
 def test_real_losses_raise_what_they_should():

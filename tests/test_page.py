@@ -16,7 +16,7 @@ from PIL import Image
 
 import isosphere.page
 from browser import Browser, find_browser
-from isosphere.figures.style import ARM_COLOURS
+from isosphere.figures.style import ARM_COLORS
 from isosphere.monitor import NormMonitor
 from isosphere.page import write_page
 from isosphere.page.charts import MARKS, Series, line_chart
@@ -82,7 +82,7 @@ def results_file(path: Path) -> Path:
         for arm, base in (("sec", 0.62), ("none", 0.60), ("sec-relative", 0.63)):
             for seed in range(2):
                 fields = {"seed": seed, "constraint.eta": 0 if arm == "none" else len(arm), "loop.save_every": seed}
-                fields["optimiser.lr"] = cell.split("lr")[1]
+                fields["optimizer.lr"] = cell.split("lr")[1]
                 recipe = options.to_dict(tiny_recipe("rendered-sec", fields))
                 value = base + 0.01 * seed
                 last = {"recall@1": value, "map@r": value / 2, "nmi": 0.5, "f1": 0.2, "norm_mean": 3, "norm_cv": 0.1}
@@ -169,7 +169,7 @@ def sources(tmp_path_factory) -> dict[str, list[Path]]:
     found |= {"trials": [simclr_file(folder / "table5_cifar10_backbone=resnet18_cifar.json", finals=False)]}
     found |= {"simclr": [simclr_file(folder / "table5_cifar10.json")]}
     found |= {"faces": [faces_file(folder / "table4_lfw.json")]}
-    return found | {"pair": [pair_file(folder / "pair.json")], "flat": [unlabelled(folder / "flat")]}
+    return found | {"pair": [pair_file(folder / "pair.json")], "flat": [unlabeled(folder / "flat")]}
 
 
 @pytest.fixture(scope="module")
@@ -426,44 +426,44 @@ def test_runs_seen_at_other_steps_are_told_so(pages, tmp_path):
     assert "until the last look (plain: steps 15 to 20, sec: steps 5 to 10): density" in page
 
 
-def colours(page: str) -> list[dict[str, str]]:
-    """What each legend says: the colour of each name."""
+def colors(page: str) -> list[dict[str, str]]:
+    """What each legend says: the color of each name."""
     found = re.findall(r'<ul class="legend">(.*?)</ul>', page)
     return [{name: c for c, name in re.findall(r'class="(s\d)">.*?</svg>(.*?)</li>', one)} for one in found]
 
 
-def test_an_arm_has_one_colour_in_all_tables_and_that_of_its_run(tmp_path):
+def test_an_arm_has_one_color_in_all_tables_and_that_of_its_run(tmp_path):
     first, second = results_file(tmp_path / "first.json"), results_file(tmp_path / "second.json")
     held = json.loads(second.read_text())
     held["runs"] = [record for record in held["runs"][::-1] if record["arm"] != "none"]
     second.write_text(json.dumps(held))
-    one, other = colours(write_page([first, second], tmp_path / "page.html").read_text())
+    one, other = colors(write_page([first, second], tmp_path / "page.html").read_text())
     assert one == {"no constraint": "s1", "SEC": "s0", "relative SEC": "s2", "L2-reg": "s4"}, "as in the figures"
     assert list(other) == ["L2-reg", "relative SEC", "SEC"] and other == {arm: one[arm] for arm in other}
     runs = [write_run(tmp_path / "sole", 0.5, 0), write_run(tmp_path / "known", 0.5, 0)]
     recipe = next(record["recipe"] for record in held["runs"] if record["arm"] == "sec-relative")
     (runs[1] / "recipe.json").write_text(json.dumps(recipe | {"seed": 7}))
     page = write_page([*runs, first], tmp_path / "page.html").read_text()
-    *ofruns, table = colours(page)
+    *ofruns, table = colors(page)
     assert all(legend == {"sole": "s0", "known": "s1"} for legend in ofruns) and len(ofruns) == 3
     assert table == {"no constraint": "s2", "SEC": "s3", "relative SEC": "s1", "L2-reg": "s4"}
     marks = re.findall(r'<g class="(s\d)"><title>([\w -]+): ', page)
     assert {name for _, name in marks} == {"no constraint", "SEC", "relative SEC"}
-    assert all(table[name] == colour for colour, name in marks)
+    assert all(table[name] == color for color, name in marks)
 
 
 def test_a_constraint_has_the_hue_that_it_has_in_the_figures(tmp_path):
     css = (Path(isosphere.page.__file__).parent / "page.css").read_text()
-    hue = lambda colour: colorsys.rgb_to_hsv(*(int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)))[0]  # noqa: E731
+    hue = lambda color: colorsys.rgb_to_hsv(*(int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)))[0]  # noqa: E731
     for arm, style in ARM_STYLES.items():
-        for colour in re.search(rf"\.s{style % 8} .*\((#\w+), (#\w+)\)", css).groups() * (arm != "balanced"):
-            apart = abs(hue(colour) - hue(ARM_COLOURS[arm]))
-            assert min(apart, 1 - apart) < 0.1, (arm, colour)
-    assert ARM_STYLES.keys() == ARM_COLOURS.keys() and len(set(ARM_STYLES.values())) == len(ARM_STYLES)
+        for color in re.search(rf"\.s{style % 8} .*\((#\w+), (#\w+)\)", css).groups() * (arm != "balanced"):
+            apart = abs(hue(color) - hue(ARM_COLORS[arm]))
+            assert min(apart, 1 - apart) < 0.1, (arm, color)
+    assert ARM_STYLES.keys() == ARM_COLORS.keys() and len(set(ARM_STYLES.values())) == len(ARM_STYLES)
     marks = {arm: style % len(MARKS) for arm, style in ARM_STYLES.items()}
-    assert marks["sec"] != marks["sec-ema"] and marks["sec-initial"] != marks["sec-fixed"], "near in colour"
+    assert marks["sec"] != marks["sec-ema"] and marks["sec-initial"] != marks["sec-fixed"], "near in color"
     plain, sec = write_run(tmp_path / "plain", 0.5, 0, eta="0.0"), write_run(tmp_path / "sec", 0.5, 1)
-    *ofruns, table = colours(write_page([sec, plain, pair_file(tmp_path / "t.json")], tmp_path / "p.html").read_text())
+    *ofruns, table = colors(write_page([sec, plain, pair_file(tmp_path / "t.json")], tmp_path / "p.html").read_text())
     assert ofruns == [{"sec": "s0", "plain": "s1"}] * 3
     assert table == {"no constraint": "s1", "SEC": "s0", "relative SEC": "s2"}
 
@@ -618,21 +618,21 @@ def test_trials_are_charted_by_learning_rate_and_over_steps(tmp_path):
         for record in held["trials"]:
             for rate in (0.5, 2.0) if record["arm"] == arm else ():
                 one = json.loads(json.dumps(record))
-                one["recipe"]["optimiser"] |= {"lr": rate, "weight_decay": decay}
+                one["recipe"]["optimizer"] |= {"lr": rate, "weight_decay": decay}
                 one["recipe"]["constraint"]["eta"] = eta
                 one["last"]["probe_top1"] += rate / 100 + eta / 10
                 trials.append(one)
     (tmp_path / "trials.json").write_text(json.dumps({"trials": trials, "runs": []}))
     page = write_page([tmp_path / "trials.json"], tmp_path / "page.html").read_text()
     charts = drawn(page)
-    plain = "no constraint, optimiser.weight_decay"
+    plain = "no constraint, optimizer.weight_decay"
     scores = charts["probe top-1, %, by learning rate"]
     assert list(scores) == [f"{plain} 0.1", f"{plain} 0.2", "SEC (η 0.25)", "SEC (η 1)"]
     assert scores["SEC (η 1)"] == [[0.5, 83.5], [2, 85.0]] and scores[f"{plain} 0.2"] == [[0.5, 71.5], [2, 73.0]]
     course = charts["k-NN on the way, %, learning rate 2"]
     assert course.keys() == scores.keys() and course["SEC (η 1)"] == [[0, 53.0], [50, 58.0], [100, 63.0]]
-    (shown,) = colours(page)
-    assert list(shown.values()) == ["s1", "s1", "s0", "s0"], "an arm's lines have its colour"
+    (shown,) = colors(page)
+    assert list(shown.values()) == ["s1", "s1", "s0", "s0"], "an arm's lines have its color"
     looks = re.findall(r'class="s\d">(<path.*?)</svg>', re.search('<ul class="legend">(.*?)</ul>', page)[1])
     assert len(set(looks[:2])) == 2 and len(set(looks[2:])) == 2, "and patterns of their own"
 
@@ -850,7 +850,7 @@ def test_an_image_alone_in_its_class_is_neither_right_nor_wrong(tmp_path):
     assert "(no other image of its class)" in fallback and "(wrong)" not in fallback
 
 
-def unlabelled(folder: Path) -> Path:
+def unlabeled(folder: Path) -> Path:
     """A run on a flat folder: one class, and nothing measured but the norms."""
     write_run(folder, 0.5, 0)
     arrays = dict(np.load(folder / "test_embeddings.npz"))
@@ -867,7 +867,7 @@ def unlabelled(folder: Path) -> Path:
 
 
 def test_images_without_labels_are_neither_right_nor_wrong_nor_test_images(tmp_path):
-    page = write_page([unlabelled(tmp_path / "run")], tmp_path / "page.html").read_text()
+    page = write_page([unlabeled(tmp_path / "run")], tmp_path / "page.html").read_text()
     assert "norms of the images trained on" in page and "not trained on" not in page
     titles = re.findall(r'<figure class="chart"><figcaption>(.*?)</figcaption>', page)
     assert "norms of the images trained on: density, log axis" in titles
@@ -963,13 +963,13 @@ OVERLAPS = """[...document.querySelectorAll('svg[viewBox]')].flatMap((svg) => {
 })"""
 RESOURCES = "performance.getEntriesByType('resource').map((e) => e.name).filter((name) => !/^data:/.test(name))"
 CONTRAST = """(() => {
-    const parse = (colour) => colour.match(/[\\d.]+/g).map(Number);
+    const parse = (color) => color.match(/[\\d.]+/g).map(Number);
     const linear = (v) => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
     const light = ([r, g, b]) => 0.2126 * linear(r / 255) + 0.7152 * linear(g / 255) + 0.0722 * linear(b / 255);
     const ground = (node) => {
         for (; node; node = node.parentElement) {
-            const colour = parse(getComputedStyle(node).backgroundColor);
-            if (colour.length < 4 || colour[3] > 0) return colour;
+            const color = parse(getComputedStyle(node).backgroundColor);
+            if (color.length < 4 || color[3] > 0) return color;
         }
         return [255, 255, 255];
     };
@@ -1015,13 +1015,13 @@ def test_what_files_say_is_never_code(browser, pages):
 
 def test_the_theme_can_be_chosen(browser, pages):
     browser.open(pages["one"], scheme="light")
-    colours = []
+    colors = []
     for _ in range(3):
         browser.run("document.getElementById('theme').click()")
         words = browser.run("document.getElementById('theme').textContent")
-        colours.append((words, browser.run("getComputedStyle(document.body).backgroundColor")))
-    assert [words for words, _ in colours] == ["Theme: light", "Theme: dark", "Theme: system"]
-    assert colours[0][1] == colours[2][1] != colours[1][1]
+        colors.append((words, browser.run("getComputedStyle(document.body).backgroundColor")))
+    assert [words for words, _ in colors] == ["Theme: light", "Theme: dark", "Theme: system"]
+    assert colors[0][1] == colors[2][1] != colors[1][1]
 
 
 def test_tables_sort_by_click_and_by_keyboard(browser, pages):
@@ -1162,7 +1162,7 @@ def test_the_gallery_pages_decodes_marks_and_filters(browser, pages, sources):
     browser.run(pick.format(1, json.dumps("gull")))
     assert browser.run(status) == "page 1 of 1, 6 queries"
     assert all(title.startswith("gull (image ") for title in browser.run(titles))
-    # Every neighbour of the first gull, run by run, against the embeddings themselves.
+    # Every neighbor of the first gull, run by run, against the embeddings themselves.
     hits = "[...document.querySelectorAll('.query')[0].querySelectorAll('.hit')].map((hit) => [hit.className, "
     hits += "hit.textContent, hit.querySelector('img').alt])"
     expected = []
@@ -1177,7 +1177,7 @@ def test_the_gallery_pages_decodes_marks_and_filters(browser, pages, sources):
     assert [[kind, mark[0], alt] for kind, mark, alt in found] == expected
     assert {kind for kind, _, _ in found} == {"hit wrong", "hit right"}
     borders = "new Set([...document.querySelectorAll('.hit')].map((hit) => getComputedStyle(hit).borderTopStyle)).size"
-    assert browser.run(borders) == 2  # not by colour alone
+    assert browser.run(borders) == 2  # not by color alone
     browser.hover(".hit")
     tip = browser.run("document.getElementById('tip').innerText")
     assert "label " in tip and "cosine 0." in tip and expected[0][2].split(": ")[1].split(",")[0] in tip

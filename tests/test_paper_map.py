@@ -180,7 +180,7 @@ def test_equations_11_and_22_the_gradient_is_the_projected_one_over_the_norm():
 
 @pytest.mark.parametrize("beta", [0.0, 0.9])
 def test_equations_9_12_23_and_24_our_sgd_is_the_papers(beta):
-    changes = {"optimiser": "SGD", "optimiser.lr": 0.1, "optimiser.momentum": beta, "optimiser.weight_decay": 0}
+    changes = {"optimizer": "SGD", "optimizer.lr": 0.1, "optimizer.momentum": beta, "optimizer.weight_decay": 0}
     run = loop.prepare(tiny_recipe("rendered-sec", changes), torch.device("cpu"))
     weight = run.model.head[-1].weight
     wanted, velocity = weight.detach().clone(), torch.zeros_like(weight)
@@ -188,7 +188,7 @@ def test_equations_9_12_23_and_24_our_sgd_is_the_papers(beta):
         weight.grad = torch.randn(weight.shape, generator=torch.Generator().manual_seed(step))
         velocity = beta * velocity + weight.grad
         wanted = wanted - 0.1 * velocity
-        run.optimiser.step()
+        run.optimizer.step()
     torch.testing.assert_close(weight.detach(), wanted)
 
 
@@ -215,7 +215,7 @@ def test_equation_16_the_penalty_is_least_on_the_sphere(radius):
 
 
 @pytest.mark.parametrize("loss", ["Triplet", "CosFace", "NTXent"])
-def test_equations_17_and_21_a_step_minimises_loss_plus_eta_times_sec(loss):
+def test_equations_17_and_21_a_step_minimizes_loss_plus_eta_times_sec(loss):
     changes = {"loss": loss, "batches.per_class": 2, "constraint.eta": 0.7, "loop.precision": "float64"}
     run = loop.prepare(tiny_recipe("rendered-sec", changes), torch.device("cpu"))
     batch = next(iter(loop.training_feed(run)))

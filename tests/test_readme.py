@@ -32,7 +32,7 @@ def test_the_python_of_readme_runs(tmp_path, monkeypatch):
     model = torch.nn.Linear(8, 16)
     labels = torch.arange(60) % 15
     names = {"labels": labels, "all_labels": labels.tolist(), "dim": 16, "classes": 15, "test_labels": labels}
-    names["optimiser"] = torch.optim.SGD(model.parameters(), lr=0.1)
+    names["optimizer"] = torch.optim.SGD(model.parameters(), lr=0.1)
     parts = blocks(ROOT / "README.md", "python")
     assert len(parts) == 4 and "load_run" in parts[-1], "of which test_cli has the like"
     for part in parts[:-1]:
@@ -40,8 +40,8 @@ def test_the_python_of_readme_runs(tmp_path, monkeypatch):
         exec(part, names)
     names["loss"].backward()
     before = names["head"].weights.detach().clone()
-    names["optimiser"].step()
-    assert not torch.equal(names["head"].weights, before), "the optimiser was given the class weights"
+    names["optimizer"].step()
+    assert not torch.equal(names["head"].weights, before), "the optimizer was given the class weights"
     assert set(names["recall"]) == {1, 2, 4, 8} and names["batches"].indices(0).shape == (60,)
     names["embeddings"].sum().backward()
     with warnings.catch_warnings():

@@ -22,7 +22,7 @@ _PLACES = {
     ),
     "isosphere.models.embedder": ("Embedder", "build_embedder"),
     "isosphere.monitor": ("NormMonitor",),
-    "isosphere.train.distributed": ("gather",),
+    "isosphere.distributed": ("gather",),
     "isosphere.train.trained": ("load_run",),
 }  # fmt: skip
 _HOME = {name: place for place, names in _PLACES.items() for name in names}
@@ -37,6 +37,7 @@ __all__ = [
 
 if TYPE_CHECKING:  # what _PLACES says, for those who read and do not run; they want __all__ as a plain list, too
     from isosphere import data, functional, losses, metrics, models, monitor, sphere
+    from isosphere.distributed import gather
     from isosphere.losses.contrastive import NTXentLoss, SupConLoss
     from isosphere.losses.margins import (
         ArcFace,
@@ -69,7 +70,6 @@ if TYPE_CHECKING:  # what _PLACES says, for those who read and do not run; they 
     )
     from isosphere.models.embedder import Embedder, build_embedder
     from isosphere.monitor import NormMonitor
-    from isosphere.train.distributed import gather
     from isosphere.train.trained import load_run
 
     __version__: str

@@ -5,6 +5,7 @@ import json
 import sys
 from pathlib import Path
 
+from isosphere import runs
 from isosphere.recipes import RECIPES, find, options, schema
 
 NAMESAKES = ("data.size", "data.scale", "data.seed", "data.per_class")  # of other groups' fields
@@ -36,7 +37,7 @@ def parse_changes(words: list[str]) -> dict[str, str]:
                 raise ValueError(f"--{name} needs a value")
             value = rest.pop(0)
         changes[name] = value
-    return changes
+    return runs.translate_changes(changes)
 
 
 def split_changes(words: list[str]) -> tuple[list[str], list[str]]:
@@ -81,7 +82,7 @@ def read_recipe(run: Path) -> schema.Recipe:
     if not path.is_file():
         raise FileNotFoundError(f"{run} is not a run folder: it has no recipe.json")
     try:
-        return options.from_dict(schema.Recipe, json.loads(path.read_text(encoding="utf-8")))
+        return runs.recipe_of(json.loads(path.read_text(encoding="utf-8")))
     except ValueError as error:
         raise ValueError(f"{path} is not a recipe of this version: {error}") from error
 

@@ -124,9 +124,9 @@ def reproduce(
     tuning = tune and table in TUNED and not paper
     if tuned_by is not None and not tuning:
         raise ValueError("--tuned-by stands for the trials of table3 and table5: leave out --paper and --no-tune")
-    decided = [f"--{key}" for key in given if key.split(".")[0] in ("optimiser", "constraint")]
+    decided = [f"--{key}" for key in given if key.split(".")[0] in ("optimizer", "constraint")]
     if tuned_by is not None and decided:
-        raise ValueError(f"--tuned-by decides optimiser and constraint: leave out {', '.join(decided)}")
+        raise ValueError(f"--tuned-by decides optimizer and constraint: leave out {', '.join(decided)}")
     other = {key: value for key, value in given.items() if key not in engine.FREE}
     marks = ["paper"] * paper + ["untuned"] * (table in TUNED and not tuning and not paper)
     suffix = results_suffix(marks, other, tuned_by)

@@ -32,7 +32,7 @@ def inspection(embeddings_file: Path, labels_file: Path | None = None) -> Iterat
     """
     from isosphere.metrics import clustering_metrics, retrieval_metrics
     from isosphere.metrics.faces import norm_and_errors
-    from isosphere.metrics.neighbours import checked_embeddings, checked_labels
+    from isosphere.metrics.neighbors import checked_embeddings, checked_labels
     from isosphere.metrics.retrieval import first_is_right
     from isosphere.sphere import norms
 
@@ -58,7 +58,7 @@ def inspection(embeddings_file: Path, labels_file: Path | None = None) -> Iterat
         yield table
         if found["singletons"]:
             yield f"{found['singletons']} queries have no other image of their class; they count as wrong"
-        if not _normalised(mean, spread):  # whose norms are rounding
+        if not _normalized(mean, spread):  # whose norms are rounding
             wrong = ~first_is_right(embeddings, labels)
     yield _deciles(lengths, wrong)
     if wrong is not None:
@@ -66,13 +66,13 @@ def inspection(embeddings_file: Path, labels_file: Path | None = None) -> Iterat
         if auroc is not None:
             yield f"a low norm foretells an R@1 error with AUROC {auroc:.3f}; 0.5 is chance"
         else:
-            yield f"no AUROC of norms and errors: all first neighbours are {'wrong' if wrong.any() else 'right'}"
+            yield f"no AUROC of norms and errors: all first neighbors are {'wrong' if wrong.any() else 'right'}"
     yield f"norms: mean {mean:.4g}, variance {(spread * mean) ** 2:.4g}, coefficient of variation {spread:.3f}"
     yield verdict(mean, spread)
 
 
 def _deciles(lengths: "torch.Tensor", wrong: "torch.Tensor | None") -> Table:
-    """Norms (N,) by decile and, where it is known which first neighbours are wrong (N,), the errors in each."""
+    """Norms (N,) by decile and, where it is known which first neighbors are wrong (N,), the errors in each."""
     import torch
 
     quantiles = torch.linspace(0, 1, 11, dtype=lengths.dtype)
@@ -94,8 +94,8 @@ def verdict(mean: float, spread: float) -> str:
     """Whether SEC could matter for norms of this mean and coefficient of variation, in a sentence."""
     if mean == 0:
         return "all embeddings are zero: there is nothing to train on"
-    if _normalised(mean, spread):
-        return "all norms are 1: these embeddings are normalised already; give the raw ones to see what SEC could do"
+    if _normalized(mean, spread):
+        return "all norms are 1: these embeddings are normalized already; give the raw ones to see what SEC could do"
     if spread < SPREAD:
         return (
             "the norms hardly spread, no more than those of our runs with SEC: if these were trained without it, "
@@ -108,7 +108,7 @@ def verdict(mean: float, spread: float) -> str:
     )
 
 
-def _normalised(mean: float, spread: float) -> bool:
+def _normalized(mean: float, spread: float) -> bool:
     return abs(mean - 1) < 1e-3 and spread < 1e-3
 
 

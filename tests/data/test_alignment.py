@@ -22,7 +22,7 @@ from isosphere.data.alignment import (
 from isosphere.data.images import ImageSet
 from isosphere.data.recordio import RecordSet
 
-COLOURS = [(255, 60, 60), (60, 255, 60), (60, 60, 255), (255, 255, 60), (60, 255, 255)]
+COLORS = [(255, 60, 60), (60, 255, 60), (60, 60, 255), (255, 255, 60), (60, 255, 255)]
 
 
 def moved(points: np.ndarray, angle: float, scale: float, shift: tuple[float, float]) -> np.ndarray:
@@ -57,17 +57,17 @@ def test_noisy_points_are_fitted_as_umeyama_does(count: int) -> None:
 
 
 def marked(landmarks: np.ndarray, height: int, width: int, radius: float) -> torch.Tensor:
-    """A dark image with a smooth spot of its own colour around each landmark."""
+    """A dark image with a smooth spot of its own color around each landmark."""
     y, x = np.mgrid[:height, :width]
     image = np.zeros((height, width, 3))
-    for (left, top), colour in zip(landmarks, COLOURS, strict=True):
+    for (left, top), color in zip(landmarks, COLORS, strict=True):
         spot = np.exp(-((x - left) ** 2 + (y - top) ** 2) / (2 * radius**2))
-        image += spot[..., None] * np.array(colour)
+        image += spot[..., None] * np.array(color)
     return torch.from_numpy(image.clip(0, 255).round().astype(np.uint8)).permute(2, 0, 1)
 
 
 def spots(image: torch.Tensor) -> np.ndarray:
-    """The centre of the spot near each template point, (5, 2) as x, y."""
+    """The center of the spot near each template point, (5, 2) as x, y."""
     bright = image.double().sum(0).numpy()
     y, x = np.mgrid[: bright.shape[0], : bright.shape[1]]
     found = []
@@ -79,8 +79,8 @@ def spots(image: torch.Tensor) -> np.ndarray:
 
 @pytest.mark.parametrize("angle, scale, size", [(0.0, 1.0, 130), (0.5, 1.8, 400), (-0.3, 0.6, 120), (2.8, 4.0, 600)])
 def test_marked_landmarks_come_to_lie_on_the_template(angle: float, scale: float, size: int) -> None:
-    centred = TEMPLATE.numpy() - 56
-    landmarks = moved(centred, angle, scale, (size * 0.47, size * 0.52))
+    centered = TEMPLATE.numpy() - 56
+    landmarks = moved(centered, angle, scale, (size * 0.47, size * 0.52))
     image = marked(landmarks, size, size + 20, radius=2 * max(scale, 1))
     face = align(image, torch.from_numpy(landmarks))
     assert face.shape == (3, 112, 112) and face.dtype == torch.uint8
@@ -92,7 +92,7 @@ def test_marked_landmarks_come_to_lie_on_the_template(angle: float, scale: float
 
 @pytest.mark.parametrize("angle, scale", [(0.0, 4.0), (0.4, 4.3)])
 def test_a_large_photograph_is_reduced_without_moire(angle: float, scale: float) -> None:
-    """Squares of a pixel are finer than the frame can show: they become grey, and the spots on them stay in place."""
+    """Squares of a pixel are finer than the frame can show: they become gray, and the spots on them stay in place."""
     landmarks = moved(TEMPLATE.numpy() - 56, angle, scale, (330, 350))
     chequered = torch.from_numpy(255 * (np.indices((700, 660)).sum(0) % 2)).to(torch.uint8).expand(3, -1, -1)
     face = align(chequered, torch.from_numpy(landmarks))[:, 8:-8, 8:-8].double()

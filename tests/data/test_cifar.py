@@ -12,7 +12,7 @@ from PIL import Image
 
 from isosphere.data import cifar
 from isosphere.data.feed import loader
-from isosphere.data.samplers import OrderedBatches
+from isosphere.samplers import OrderedBatches
 
 TRAIN, TEST = 200, 100
 

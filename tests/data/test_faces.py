@@ -15,8 +15,8 @@ from PIL import Image
 from isosphere.data.alignment import framed
 from isosphere.data.faces import SETS, FlipView, Pairs, identities, verification
 from isosphere.data.feed import loader
-from isosphere.data.samplers import ShuffledBatches
 from isosphere.data.transforms import uniforms
+from isosphere.samplers import ShuffledBatches
 
 
 def image(path: Path, number: int = 0) -> None:

@@ -5,8 +5,8 @@ from PIL import Image
 
 from isosphere.data.feed import loader
 from isosphere.data.images import ImageSet, UnreadableImage, decode
-from isosphere.data.samplers import ClassBatches, OrderedBatches, ShuffledBatches
 from isosphere.data.transforms import ShiftView, TestView, TrainView, shift, uniforms
+from isosphere.samplers import ClassBatches, OrderedBatches, ShuffledBatches
 
 
 @pytest.fixture(scope="module")

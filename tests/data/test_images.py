@@ -8,9 +8,9 @@ from PIL import Image
 from isosphere.data.images import ImageSet, UnreadableImage, check_images, decode, lines, readable_images, split_classes
 
 
-def save(path, colour=(10, 20, 30), size=(8, 6)):
+def save(path, color=(10, 20, 30), size=(8, 6)):
     path.parent.mkdir(parents=True, exist_ok=True)
-    Image.new("RGB", size, colour).save(path)
+    Image.new("RGB", size, color).save(path)
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def test_csv_reads_paths_relative_to_itself(folder):
     [
         ("", "columns"),
         ("path,label\n", "lists no image"),
-        ("path,colour\na/one.JPG,red\n", r"columns path,colour; .* \(filename or .* for path, class for label"),
+        ("path,color\na/one.JPG,red\n", r"columns path,color; .* \(filename or .* for path, class for label"),
         ("filename,image,label\na/one.JPG,b/one.JPG,x\n", "columns filename,image,label; they must be path,label"),
         ("path\na/one.JPG\n", "columns 'path'; they must be"),
         ("path;label\na/one.JPG;x\n", r"columns 'path;label'; they must be path,label\[,split\], with commas between"),
@@ -115,13 +115,13 @@ def test_csv_errors(folder, text, message):
 
 def test_a_csv_may_have_no_labels_where_none_are_needed(folder):
     (folder / "list.csv").write_text("path\na/one.JPG\nb/two.png\n")
-    images = ImageSet.csv(folder / "list.csv", labelled=False)
+    images = ImageSet.csv(folder / "list.csv", labeled=False)
     assert images.classes == ["list"] and images.paths == [str(folder / "a/one.JPG"), str(folder / "b/two.png")]
     with pytest.raises(ValueError, match="has the columns 'path'; they must be path,label"):
         ImageSet.csv(folder / "list.csv")
     (folder / "list.csv").write_text("path,split\na/one.JPG,train\nb/two.png,test\n")  # which would be trained on
     with pytest.raises(ValueError, match="has the columns path,split; they must be path,label"):
-        ImageSet.csv(folder / "list.csv", labelled=False)
+        ImageSet.csv(folder / "list.csv", labeled=False)
 
 
 def test_csv_may_have_spaces(folder):
@@ -170,7 +170,7 @@ def test_every_kind_of_file_becomes_rgb(tmp_path):
     palette.info["transparency"] = bytes([0, 255])
     kinds = {
         "palette.png": (palette, (255, 0, 0)),
-        "grey.png": (Image.new("L", (5, 4), 77), (77, 77, 77)),
+        "gray.png": (Image.new("L", (5, 4), 77), (77, 77, 77)),
         "alpha.png": (Image.new("RGBA", (5, 4), (9, 8, 7, 128)), (9, 8, 7)),
         "bit.png": (Image.new("1", (5, 4), 1), (255, 255, 255)),
         "deep.png": (deep, (128, 128, 128)),
@@ -178,11 +178,11 @@ def test_every_kind_of_file_becomes_rgb(tmp_path):
         "deep.pgm": (deep, (128, 128, 128)),
         "print.tif": (Image.new("CMYK", (5, 4), (0, 255, 255, 0)), (255, 0, 0)),
     }
-    for name, (image, colour) in kinds.items():
+    for name, (image, color) in kinds.items():
         image.save(tmp_path / name)
         pixels = decode(tmp_path / name)
         assert pixels.shape == (3, 4, 5), name
-        assert (pixels == torch.tensor(colour, dtype=torch.uint8)[:, None, None]).all(), name
+        assert (pixels == torch.tensor(color, dtype=torch.uint8)[:, None, None]).all(), name
 
 
 @pytest.mark.parametrize("kind", [np.int32, np.float32])
@@ -236,7 +236,7 @@ def pixel_set(classes, per_class=3):
 
 @pytest.mark.parametrize("seed", [None, 0, 1])
 @pytest.mark.parametrize("fraction", [0.5, 0.2, 0.75])
-def test_split_is_disjoint_complete_and_relabelled(fraction, seed):
+def test_split_is_disjoint_complete_and_relabeled(fraction, seed):
     images = pixel_set(20)
     train, test = split_classes(images, fraction, seed)
     assert len(train.classes) == round(20 * fraction) and not set(train.classes) & set(test.classes)

@@ -20,8 +20,8 @@ from isosphere.data import packed
 from isosphere.data.feed import Steps
 from isosphere.data.images import ImageSet
 from isosphere.data.packed import PackedSet, central_boxes, pack, sample_crops
-from isosphere.data.samplers import OrderedBatches
 from isosphere.data.transforms import TestView, TrainView, uniforms
+from isosphere.samplers import OrderedBatches
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def test_every_image_is_there_as_torchvision_resizes_it(folder: Path, tmp_path: 
     assert sorted(path.name for path in (tmp_path / "cache").iterdir()) == ["all", "all.lock"]
 
 
-def test_subsets_share_the_buffer_and_are_relabelled(folder: Path, tmp_path: Path) -> None:
+def test_subsets_share_the_buffer_and_are_relabeled(folder: Path, tmp_path: Path) -> None:
     image_set = ImageSet.folder(folder)
     store = pack(image_set, tmp_path / "store", shorter=32, workers=0)
     part, plain = store.of_classes([1, 2]), image_set.of_classes([1, 2])
@@ -71,7 +71,7 @@ def test_a_worker_that_was_not_forked_maps_the_file_again(folder: Path, tmp_path
     assert len(pickle.dumps(store)) < store.buffer.numel() / 2, "pixels are not copied"
 
 
-def test_crops_equal_torchvision_for_the_same_boxes_within_one_grey_level(folder: Path, tmp_path: Path) -> None:
+def test_crops_equal_torchvision_for_the_same_boxes_within_one_gray_level(folder: Path, tmp_path: Path) -> None:
     store = pack(ImageSet.folder(folder), tmp_path / "store", shorter=64, workers=0)
     generator = torch.Generator().manual_seed(3)
     indices = torch.arange(10).repeat(8)
@@ -102,8 +102,8 @@ def test_batches_equal_the_views_of_the_worker_path(folder: Path, tmp_path: Path
     plain = torch.stack([train(image_set[i], its) for i, its in zip(indices.tolist(), numbers, strict=True)])
     assert (crops.int() - plain.int()).abs().max() <= 1
     assert not torch.equal(crops[1], crops[2])  # one image, two positions, two crops
-    centres = store.batch(indices, test)
-    assert torch.equal(centres, torch.stack([test(image_set[i]) for i in indices.tolist()]))
+    centers = store.batch(indices, test)
+    assert torch.equal(centers, torch.stack([test(image_set[i]) for i in indices.tolist()]))
 
 
 def test_chunks_change_nothing_and_the_batch_compiles_to_one_graph(

@@ -13,8 +13,8 @@ from PIL import Image
 from isosphere.data.feed import loader
 from isosphere.data.images import ImageSet, UnreadableImage, check_images, readable_images
 from isosphere.data.recordio import RecordFile, RecordSet
-from isosphere.data.samplers import OrderedBatches
 from isosphere.data.transforms import TestView
+from isosphere.samplers import OrderedBatches
 
 MAGIC = struct.pack("<I", 0xCED7230A)
 VIEW = TestView(size=12, shorter=14)

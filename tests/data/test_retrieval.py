@@ -174,7 +174,7 @@ def test_nothing_left_of_one_side_is_an_error_even_if_allowed(tmp_path: Path) ->
     assert "allow_missing" not in str(error.value)
 
 
-def test_test_classes_of_the_devkit_need_the_labelled_list(tmp_path: Path) -> None:
+def test_test_classes_of_the_devkit_need_the_labeled_list(tmp_path: Path) -> None:
     cars_devkit(tmp_path)
     (tmp_path / "cars_test_annos_withlabels.mat").unlink()
     with pytest.raises(ValueError, match="cars_test_annos_withlabels.mat is missing"):

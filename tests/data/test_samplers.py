@@ -6,7 +6,7 @@ import torch
 import torchvision
 from PIL import Image
 
-from isosphere.data.samplers import ClassBatches, OrderedBatches, ShuffledBatches
+from isosphere.samplers import ClassBatches, OrderedBatches, ShuffledBatches
 
 
 def uneven_labels():
@@ -178,7 +178,7 @@ def test_the_incomplete_batch_is_dropped_and_differs_between_epochs():
     assert all(len(epoch) == 20 for epoch in seen) and set().union(*seen) == set(range(23))
 
 
-def test_views_of_an_image_are_neighbours():
+def test_views_of_an_image_are_neighbors():
     single, double = ShuffledBatches(40, 8, seed=1), ShuffledBatches(40, 8, seed=1, views=2)
     for step in (0, 4, 5, 11):
         assert torch.equal(double.indices(step), single.indices(step).repeat_interleave(2))

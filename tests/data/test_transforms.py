@@ -10,7 +10,7 @@ from isosphere.data.transforms import (
     TestView,
     TrainView,
     apply_crop,
-    centre_crop,
+    center_crop,
     crop_boxes,
     flips,
     resize_shorter,
@@ -62,12 +62,12 @@ def test_uniforms_are_uniform_and_independent():
     assert 0 <= numbers.min() and numbers.max() < 1
     counts = torch.histc(numbers.float(), 100, 0, 1)
     assert ((counts - 2000) ** 2 / 2000).sum() < 150  # chi-square with 99 degrees: mean 99, deviation 14
-    # Correlations between neighbouring steps, positions and draws, each of about 200,000 pairs: deviation 0.0023.
-    centred = (numbers - 0.5) * 12**0.5
+    # Correlations between neighboring steps, positions and draws, each of about 200,000 pairs: deviation 0.0023.
+    centered = (numbers - 0.5) * 12**0.5
     for left, right in (
-        (centred[1:], centred[:-1]),
-        (centred[:, 1:], centred[:, :-1]),
-        (centred[..., 1:], centred[..., :-1]),
+        (centered[1:], centered[:-1]),
+        (centered[:, 1:], centered[:, :-1]),
+        (centered[..., 1:], centered[..., :-1]),
     ):
         assert (left * right).mean().abs() < 0.01
 
@@ -146,7 +146,7 @@ def test_crop_and_resize_are_torchvisions():
     assert torch.equal(apply_crop(image, box, torch.tensor(True), 64), functional.horizontal_flip(expected))
     assert torch.equal(resize_shorter(image, 96), v2.Resize(96, antialias=True)(image))
     assert resize_shorter(image, 96).shape == (3, 96, 160)
-    assert torch.equal(centre_crop(image, 80), v2.CenterCrop(80)(image))
+    assert torch.equal(center_crop(image, 80), v2.CenterCrop(80)(image))
 
 
 def test_train_view_crops_the_resized_image():
@@ -165,7 +165,7 @@ def test_train_view_crops_the_resized_image():
     assert torch.equal(plain(image, numbers[0]), view(image, numbers[0]).flip(-1 if numbers[0, 22] < 0.5 else ()))
 
 
-def test_test_view_is_resize_and_centre_crop():
+def test_test_view_is_resize_and_center_crop():
     image = photo(90, 130)
     expected = v2.Compose([v2.Resize(64, antialias=True), v2.CenterCrop(56)])(image)
     assert torch.equal(TestView(size=56, shorter=64)(image), expected)

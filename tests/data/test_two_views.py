@@ -10,9 +10,9 @@ from torchvision.transforms.v2 import functional
 
 from isosphere.data.feed import Steps
 from isosphere.data.images import ImageSet
-from isosphere.data.samplers import ShuffledBatches
 from isosphere.data.transforms import TrainView, crop_boxes, uniforms
-from isosphere.data.two_views import ContrastiveView, jitter_colours, to_grey, turn_hue
+from isosphere.data.two_views import ContrastiveView, jitter_colors, to_gray, turn_hue
+from isosphere.samplers import ShuffledBatches
 
 CHANGES = (
     functional.adjust_brightness,
@@ -29,7 +29,7 @@ def photos(count, height=32, width=32, channels=3, seed=0):
     smooth = torch.nn.functional.interpolate(coarse, (height, width), mode="bilinear")
     noisy = smooth + 0.2 * torch.randn(smooth.shape, generator=generator)
     noisy[:, 0, :2] = 1.0
-    noisy[:, :, 2:4] = noisy[:, :1, 2:4]  # grey, whose hue is not defined
+    noisy[:, :, 2:4] = noisy[:, :1, 2:4]  # gray, whose hue is not defined
     return (noisy * 255).clamp(0, 255).round().to(torch.uint8)
 
 
@@ -49,7 +49,7 @@ def torchvisions(image, row, view):
         for change in sorted(range(4), key=lambda change: row[28 + change]):
             amount = (2 * row[24 + change] - 1) * view.jitter[change]
             image = CHANGES[change](image, amount if change == 3 else 1 + amount)
-    if row[32] < view.grey_p:
+    if row[32] < view.gray_p:
         image = functional.rgb_to_grayscale(image, num_output_channels=image.shape[0])
     return image * 255
 
@@ -61,11 +61,11 @@ def test_a_view_is_torchvisions_up_to_the_rounding(height, width, channels):
     views = view(images, numbers)
     expected = torch.stack([torchvisions(*both, view) for both in zip(images, numbers, strict=True)])
     assert views.dtype == torch.uint8 and views.shape == (200, channels, 32, 32)
-    # Half a grey level is the last rounding; a few crops are rounded the other way and then jittered.
+    # Half a gray level is the last rounding; a few crops are rounded the other way and then jittered.
     difference = (views.float() - expected).abs()
     assert difference.quantile(0.999) < 0.51 and difference.max() < 2
     assert torch.equal(view(images[7], numbers[7]), views[7])
-    assert torch.equal(view(images[100:], numbers[100:]), views[100:]), "an image does not depend on its neighbours"
+    assert torch.equal(view(images[100:], numbers[100:]), views[100:]), "an image does not depend on its neighbors"
 
 
 def test_every_order_of_the_changes_is_torchvisions():
@@ -74,31 +74,31 @@ def test_every_order_of_the_changes_is_torchvisions():
     numbers = uniforms(0, 0, torch.arange(24), 4)
     factors = torch.cat([0.6 + 0.8 * numbers[:, :3], 0.2 * numbers[:, 3:] - 0.1], 1)
     keys = orders.argsort(1) / 4  # when each change comes
-    jittered = jitter_colours(images, keys, factors)
+    jittered = jitter_colors(images, keys, factors)
     for image, order, its, ours in zip(images, orders.tolist(), factors.tolist(), jittered, strict=True):
         expected = image / 255
         for change in order:
             expected = CHANGES[change](expected, its[change])
         torch.testing.assert_close(ours / 255, expected, rtol=0, atol=1e-4)
-    reversed_order = jitter_colours(images, 1 - keys, factors)
+    reversed_order = jitter_colors(images, 1 - keys, factors)
     assert (reversed_order - jittered).abs().amax((1, 2, 3)).min() > 1, "the order matters, so this can fail"
 
 
 @pytest.mark.parametrize("turn", [-0.5, -0.1, 0.0, 0.03, 0.1, 0.5])
-def test_hue_and_grey_are_torchvisions(turn):
+def test_hue_and_gray_are_torchvisions(turn):
     images = photos(8, 16, 16)
     floats = functional.to_dtype(images, torch.float32, scale=True)
     turned = turn_hue(images.float(), torch.full((8, 1, 1, 1), turn))
     torch.testing.assert_close(turned / 255, functional.adjust_hue(floats, turn), rtol=0, atol=1e-4)
-    grey = functional.rgb_to_grayscale(floats, num_output_channels=1)
-    torch.testing.assert_close(to_grey(images.float()) / 255, grey, rtol=0, atol=1e-5)
+    gray = functional.rgb_to_grayscale(floats, num_output_channels=1)
+    torch.testing.assert_close(to_gray(images.float()) / 255, gray, rtol=0, atol=1e-5)
 
 
 def test_parameters_are_distributed_as_torchvision_draws_them():
-    # A flat grey image shows its brightness, a flat coloured one its saturation, and contrast changes neither.
+    # A flat gray image shows its brightness, a flat colored one its saturation, and contrast changes neither.
     flat = torch.full((3000, 3, 4, 4), 100, dtype=torch.uint8)
     crop = {"size": 4, "shorter": 4}
-    bright = ContrastiveView(**crop, jitter=(0.4, 0, 0, 0), grey_p=0)
+    bright = ContrastiveView(**crop, jitter=(0.4, 0, 0, 0), gray_p=0)
     level = bright(flat, drawn(bright, 3000))[:, 0, 0, 0].float()
     assert abs((level == 100).float().mean() - 0.2) < 0.03  # a fifth is left alone
     changed = level[level != 100]
@@ -107,8 +107,8 @@ def test_parameters_are_distributed_as_torchvision_draws_them():
     assert abs(changed.mean() - oracle.mean()) < 4 and abs(changed.std() / oracle.std() - 1) < 0.12
     red = flat.clone()
     red[:, 1:] = 0
-    grey = ContrastiveView(**crop, jitter_p=0, grey_p=0.2)
-    channels = grey(red, drawn(grey, 3000))[:, :, 0, 0]
+    gray = ContrastiveView(**crop, jitter_p=0, gray_p=0.2)
+    channels = gray(red, drawn(gray, 3000))[:, :, 0, 0]
     assert abs((channels[:, 0] == channels[:, 2]).float().mean() - 0.2) < 0.03
     order = uniforms(0, 0, torch.arange(24000), ContrastiveView.draws)[:, 28:32].argsort(1)
     codes = (order * torch.tensor([64, 16, 4, 1])).sum(1).unique(return_counts=True)[1]
@@ -117,17 +117,17 @@ def test_parameters_are_distributed_as_torchvision_draws_them():
 
 def test_the_defaults_are_those_of_appendix_b3():
     wanted = dict(size=32, shorter=32, scale=(0.2, 1.0), ratio=(3 / 4, 4 / 3), flip=True)
-    wanted |= dict(jitter=(0.4, 0.4, 0.4, 0.1), jitter_p=0.8, grey_p=0.2)
+    wanted |= dict(jitter=(0.4, 0.4, 0.4, 0.1), jitter_p=0.8, gray_p=0.2)
     assert asdict(ContrastiveView()) == wanted
 
 
-def test_without_colours_it_is_the_crop_of_a_train_view():
-    view = ContrastiveView(size=24, shorter=32, jitter_p=0, grey_p=0)
+def test_without_colors_it_is_the_crop_of_a_train_view():
+    view = ContrastiveView(size=24, shorter=32, jitter_p=0, gray_p=0)
     train, images = TrainView(size=24, shorter=32, scale=(0.2, 1.0)), photos(40, 50, 64)
     numbers = drawn(view, 40)
     difference = view(images, numbers).int() - train(images, numbers[:, : train.draws]).int()
     assert difference.abs().max() <= 1 and (difference == 0).float().mean() > 0.75  # its crops have coarse weights
-    still = ContrastiveView(size=24, shorter=32, flip=False, jitter_p=0, grey_p=0)(images, numbers)
+    still = ContrastiveView(size=24, shorter=32, flip=False, jitter_p=0, gray_p=0)(images, numbers)
     mirrored = numbers[:, 22] < 0.5
     assert torch.equal(still[mirrored].flip(-1), view(images, numbers)[mirrored]) and 5 < mirrored.sum() < 35
 

@@ -17,7 +17,7 @@ def test_curves_are_what_was_logged(make_run):
 
 
 def test_a_panel_for_each_learning_rate_and_one_label_for_all_seeds(make_run, tmp_path):
-    runs = [make_run(f"{lr}-{arm}-{seed}", f"cars196-ms{arm}", optimiser_lr=lr, seed=seed)
+    runs = [make_run(f"{lr}-{arm}-{seed}", f"cars196-ms{arm}", optimizer_lr=lr, seed=seed)
             for lr in (1e-5, 4e-5) for arm in ("", "-sec") for seed in (0, 1)]  # fmt: skip
     text = convergence.convergence(runs, tmp_path / "c")[1].read_text()
     for once in ("learning rate 1e-05", "learning rate 4e-05", ">no constraint<", ">SEC (η 1)<"):
@@ -72,7 +72,7 @@ def titles(svg, *names):
 def records(recipe_dict, losses, rates, without_tests=()):
     tests = [{"step": 0, "recall@1": 0.1}, {"step": 5, "recall@1": 0.2}]
     return [
-        {"cell": loss, "arm": arm, "recipe": recipe_dict(f"cub200-{loss}-{arm}".removesuffix("-none"), optimiser_lr=lr),
+        {"cell": loss, "arm": arm, "recipe": recipe_dict(f"cub200-{loss}-{arm}".removesuffix("-none"), optimizer_lr=lr),
          "last": tests[1], "tests": [] if lr in without_tests else tests, "norms": [[1, 0.5, 7.0, 2.0]]}
         for loss in losses for lr, arm in rates
     ]  # fmt: skip

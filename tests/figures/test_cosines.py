@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from isosphere.figures import cosines
-from isosphere.metrics import neighbours
+from isosphere.metrics import neighbors
 
 
 def by_loops(embeddings, labels):
@@ -40,7 +40,7 @@ def data(seed, size=30, classes=5):
 @pytest.mark.parametrize(("seed", "rows"), [(0, 1), (1, 7), (2, 1000)])
 def test_histograms_and_violations_match_loops(seed, rows, monkeypatch):
     embeddings, labels = data(seed)
-    monkeypatch.setattr(neighbours, "block_rows", lambda *_: rows)
+    monkeypatch.setattr(neighbors, "block_rows", lambda *_: rows)
     found = cosines.pair_cosines(embeddings, labels)
     positives, negatives, cells, true = by_loops(embeddings, labels)
     assert (found.positives == np.histogram(positives, cosines.EDGES)[0]).all()

@@ -92,7 +92,7 @@ def test_file_names_keep_their_dots():
     assert [path.name for path in style.files(style.Path("a/v1.2.svg"))] == ["v1.2.png", "v1.2.svg"]
 
 
-def test_constraints_keep_their_colour_and_the_rest_is_told_apart():
+def test_constraints_keep_their_color_and_the_rest_is_told_apart():
     looks = style.looks(["a", "b"], ["none", "sec"], ["triplet", "triplet"])
     assert looks == {"a": (style.VERMILION, "-"), "b": (style.BLUE, "-")}
     looks = style.looks(["a", "b", "c"], ["sec", "sec", "none"], ["triplet", "ms", "ms"])

@@ -240,8 +240,8 @@ def overlapping(draw, monkeypatch):
 def test_long_names_of_runs_overlap_nothing(make_run, tmp_path, monkeypatch):
     """Runs that differ in much have long names; a flatter picture under one stands between others."""
     runs = [
-        make_run("none", recipe="cub200-ms", optimiser_lr=6.25e-6, optimiser_weight_decay=0.0005),
-        make_run("sec", recipe="cub200-ms-sec", optimiser_lr=2.5e-5),
+        make_run("none", recipe="cub200-ms", optimizer_lr=6.25e-6, optimizer_weight_decay=0.0005),
+        make_run("sec", recipe="cub200-ms-sec", optimizer_lr=2.5e-5),
     ]
     rng = np.random.default_rng(0)
     held = [dict(np.load(run / "test_embeddings.npz")) for run in runs]

@@ -169,8 +169,8 @@ def test_a_run_is_called_and_claims_what_its_recipe_has_become(name, changes, ca
 def test_labels_say_what_differs_and_no_more(recipe_dict):
     plain, sec = recipe_dict("cub200-ms"), recipe_dict("cub200-ms-sec", constraint_eta=0.5)
     assert words.labels([plain, sec]) == ["no constraint", "SEC (η 0.5)"]
-    other = recipe_dict("cub200-ms", seed=1, optimiser_lr=0.001)
-    assert words.labels([plain, other]) == [f"no constraint, lr {plain['optimiser']['lr']:g}, seed 0",
+    other = recipe_dict("cub200-ms", seed=1, optimizer_lr=0.001)
+    assert words.labels([plain, other]) == [f"no constraint, lr {plain['optimizer']['lr']:g}, seed 0",
                                             "no constraint, lr 0.001, seed 1"]  # fmt: skip
     assert words.labels([plain, other], without=("seed", "rate")) == ["no constraint", "no constraint"]
     assert words.labels([plain, plain], ["a", "b"]) == ["no constraint, a", "no constraint, b"]

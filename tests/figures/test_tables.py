@@ -18,7 +18,7 @@ def rates_file(make_results, recipe_dict, **more):
     for lr in (1e-4, 1e-5, 3e-5):
         for arm, suffix in (("none", ""), ("sec", "-sec"), ("sec-relative", "-sec-relative")):
             for seed in (0, 1):
-                recipe = recipe_dict(f"cub200-ms{suffix}", optimiser_lr=lr, seed=seed)
+                recipe = recipe_dict(f"cub200-ms{suffix}", optimizer_lr=lr, seed=seed)
                 last = {"recall@1": float(rng.uniform(0.5, 0.7)), "map@r": 0.2}
                 diverged = (arm, seed, lr) == ("sec-relative", 1, 1e-4)
                 records.append((f"cub200-ms-lr{lr:g}", arm, recipe, {} if diverged else last))
@@ -31,7 +31,7 @@ def test_points_by_rate_are_means_over_seeds_without_those_that_diverged(make_re
     found = ablations.points(records, "recall@1", "rate")
     assert list(found) == [1e-5, 3e-5, 1e-4] and list(map(len, found.values())) == [2, 2, 1]
     for lr, values in found.items():
-        expected = [100 * r.last["recall@1"] for r in records if r.recipe["optimiser"]["lr"] == lr and r.last]
+        expected = [100 * r.last["recall@1"] for r in records if r.recipe["optimizer"]["lr"] == lr and r.last]
         assert values == expected
     text = ablations.rates([path], tmp_path / "r")[1].read_text()
     assert "1 diverged" in text and "learning rate of the head" in text and "R@1 (%)" in text and "3e-05" in text
@@ -70,7 +70,7 @@ def test_printed_numbers_are_the_published_ones():
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"optimiser_lr": 0.5}, "rate"),
+        ({"optimizer_lr": 0.5}, "rate"),
         ({"name": "cub200-ms"}, "loss"),
         ({"name": "cars196-triplet"}, "data set"),
     ],
@@ -102,7 +102,7 @@ def test_a_constraint_with_one_rate_has_a_mean_and_one_label_in_all_panels(
                 (loss, "sec", recipe_dict(f"cub200-{loss}-sec", seed=seed, constraint_eta=0.1), {"recall@1": value})
             )
             rows.append(
-                (loss, "none", recipe_dict(f"cub200-{loss}", optimiser_weight_decay=decay), {"recall@1": value})
+                (loss, "none", recipe_dict(f"cub200-{loss}", optimizer_weight_decay=decay), {"recall@1": value})
             )
     lines = []
     monkeypatch.setattr(style, "legend_below", lambda _, panels: lines.extend(its for p in panels for its in p.lines))
@@ -132,14 +132,14 @@ def test_trials_are_drawn_from_trials_alone(make_results, recipe_dict, tmp_path)
     records = []
     for lr in (1e-5, 2e-5):
         for decay in (5e-4, 2.5e-3):
-            recipe = recipe_dict("cub200-npair", optimiser_lr=lr, optimiser_weight_decay=decay, data_held_out=20)
+            recipe = recipe_dict("cub200-npair", optimizer_lr=lr, optimizer_weight_decay=decay, data_held_out=20)
             records.append(("c", "none", recipe, {"recall@1": 0.5, "map@r": lr * 1e4}))
         for eta in (0.1, 0.5):
-            recipe = recipe_dict("cub200-npair-sec", optimiser_lr=lr, constraint_eta=eta, data_held_out=20)
+            recipe = recipe_dict("cub200-npair-sec", optimizer_lr=lr, constraint_eta=eta, data_held_out=20)
             records.append(("c", "sec", recipe, {"map@r": eta / 2}))
     path = make_results(trials=records)
     assert "SEC, η 0.5<" in ablations.trials([path], tmp_path / "t")[1].read_text()
-    more = {"optimiser_weight_decay": 2.5e-2, "constraint_eta": 0.5, "data_held_out": 20}
+    more = {"optimizer_weight_decay": 2.5e-2, "constraint_eta": 0.5, "data_held_out": 20}
     records.append(("c", "sec", recipe_dict("cub200-npair-sec", **more), {"map@r": 0.3}))
     path = make_results(trials=records)
     text = ablations.trials([path], tmp_path / "t")[1].read_text()

@@ -27,7 +27,7 @@ def data(rows: int = 7, dim: int = 5, count: int = 11, seed: int = 0) -> tuple[T
 
 
 def plain(f: Tensor, y: Tensor, w: Tensor, margin, scale: float = 16.0) -> Tensor:
-    """Whole logits, torch's own normalisation and cross-entropy, gradients by autograd."""
+    """Whole logits, torch's own normalization and cross-entropy, gradients by autograd."""
     cosines = nn.functional.normalize(f) @ nn.functional.normalize(w).T
     true = nn.functional.one_hot(y, len(w)).bool()
     return nn.functional.cross_entropy(scale * torch.where(true, margin(cosines), cosines), y)
@@ -82,7 +82,7 @@ def test_gradcheck(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(classes, "BLOCK", 12)
     f, w, y = data(4, 2, 7)
     assert torch.autograd.gradcheck(lambda f, w: chunked(f, y, w, MARGINS[name], 4.0), (f, w))
-    assert torch.autograd.gradcheck(lambda f, w: classes.class_softmax(f, w, y, normalised=False), (f, w))
+    assert torch.autograd.gradcheck(lambda f, w: classes.class_softmax(f, w, y, normalized=False), (f, w))
 
 
 def test_only_the_wanted_gradient() -> None:
@@ -194,14 +194,14 @@ def test_a_thousand_steps_in_half_precision(half: torch.dtype, products: torch.d
     network = nn.Linear(8, 8)
     head = CosineClassifier(8, 16, ArcFace(0.45), products=products).to(half)
     assert head.weights.dtype == torch.float32
-    optimiser = torch.optim.SGD([*network.parameters(), *head.parameters()], lr=0.1, momentum=0.9, weight_decay=5e-4)
+    optimizer = torch.optim.SGD([*network.parameters(), *head.parameters()], lr=0.1, momentum=0.9, weight_decay=5e-4)
     losses = []
     for _ in range(1000):
         f = network(inputs).to(half)  # as autocast hands embeddings over
         loss = head(f, y)
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss.backward()
-        optimiser.step()
+        optimizer.step()
         losses.append(loss.item())
     assert all(torch.tensor(losses).isfinite()) and losses[-1] < 0.5 * losses[0]
     assert all(p.isfinite().all() and p.dtype == torch.float32 for p in head.parameters())
@@ -225,14 +225,14 @@ def test_a_thousand_steps_under_autocast(half: torch.dtype) -> None:
     inputs, y = torch.randn(64, 32, device="cuda"), torch.arange(64, device="cuda") % 16
     network, head = nn.Linear(32, 32).cuda(), CosineClassifier(32, 5000, ArcFace(0.45), products=torch.bfloat16).cuda()
     parameters = [*network.parameters(), *head.parameters()]
-    optimiser = torch.optim.SGD(parameters, lr=0.1, momentum=0.9, fused=True)
+    optimizer = torch.optim.SGD(parameters, lr=0.1, momentum=0.9, fused=True)
     losses = []
     for _ in range(1000):
         with torch.autocast("cuda", dtype=half):
             loss = head(network(inputs), y)
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss.backward()
-        optimiser.step()
+        optimizer.step()
         losses.append(loss.detach())
     losses = torch.stack(losses)
     assert losses.isfinite().all() and losses[-1] < losses[0] and all(p.isfinite().all() for p in parameters)

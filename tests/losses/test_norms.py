@@ -264,7 +264,7 @@ def test_half_inputs_give_float32(dtype):
     assert float(loss) == pytest.approx(transcribed(embeddings.double(), None, False), rel=1e-5)
 
 
-def test_one_warning_when_the_model_normalises():
+def test_one_warning_when_the_model_normalizes():
     sec, unit = SEC(), sphere.directions(some_embeddings(torch.float32).detach())
     with pytest.warns(UserWarning, match="all embeddings have norm 1") as told:
         sec(unit)

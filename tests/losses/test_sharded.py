@@ -12,10 +12,10 @@ from torch.nn.parallel import DistributedDataParallel
 
 import isosphere
 import ranks
+from isosphere import distributed
 from isosphere.losses import sampling, sharded
 from isosphere.losses.margins import ArcFace, CosFace, CosineClassifier, SphereFace
 from isosphere.losses.sharded import ShardedClassifier
-from isosphere.train import distributed
 
 MARGINS = {"cosface": CosFace(0.35), "arcface": ArcFace(0.45), "sphereface": SphereFace(3)}
 CLASSES, DIM, LIMIT = 7, 5, 0.5
@@ -41,13 +41,13 @@ def parts(head: nn.Module) -> tuple[nn.Module, nn.Module, torch.optim.Optimizer]
     return network, head, sampling.RowSGD(parameters, lr=0.2, momentum=0.9, weight_decay=0.01)
 
 
-def go_on(network: nn.Module, head: nn.Module, optimiser: torch.optim.Optimizer, steps: int) -> dict[str, Any]:
+def go_on(network: nn.Module, head: nn.Module, optimizer: torch.optim.Optimizer, steps: int) -> dict[str, Any]:
     """So many clipped steps as our loop does them; what one process and two must agree on, joined on rank 0."""
     wrapped = DistributedDataParallel(network) if dist.is_initialized() else network
     parameters = [*network.parameters(), *head.parameters()]
     losses, lengths, first = [], [], {}
     for _ in range(steps):
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss = head(*isosphere.gather(wrapped(mine(IMAGES)), mine(LABELS)))
         loss.backward()
         distributed.average_gradients(list(head.parameters()))
@@ -56,7 +56,7 @@ def go_on(network: nn.Module, head: nn.Module, optimiser: torch.optim.Optimizer,
             lengths.append(distributed.clip_gradients(parameters, LIMIT))
         else:
             lengths.append(nn.utils.clip_grad_norm_(parameters, LIMIT))
-        optimiser.step()
+        optimizer.step()
         losses.append(loss.detach())
     return {
         "losses": torch.stack(losses),
@@ -64,20 +64,20 @@ def go_on(network: nn.Module, head: nn.Module, optimiser: torch.optim.Optimizer,
         "gradients": first,
         "network": network.state_dict(),
         "head": sharded.whole_state(head),
-        "optimiser": sharded.whole_optimiser_state(optimiser),
+        "optimizer": sharded.whole_optimizer_state(optimizer),
     }
 
 
 def trajectory(name: str, steps: int, start: dict[str, Any] | None = None, plain: bool = False) -> dict[str, Any]:
     torch.manual_seed(0)
     kind = CosineClassifier if plain else ShardedClassifier
-    network, head, optimiser = parts(kind(DIM, CLASSES, MARGINS[name], 16.0))
+    network, head, optimizer = parts(kind(DIM, CLASSES, MARGINS[name], 16.0))
     if start is not None:
-        start = copy.deepcopy(start)  # optimisers go on in the very tensors that they load
+        start = copy.deepcopy(start)  # optimizers go on in the very tensors that they load
         network.load_state_dict(start["network"])
         head.load_state_dict(sharded.own_state(head, start["head"]))
-        optimiser.load_state_dict(sharded.own_optimiser_state(optimiser, start["optimiser"]))
-    return go_on(network, head, optimiser, steps)
+        optimizer.load_state_dict(sharded.own_optimizer_state(optimizer, start["optimizer"]))
+    return go_on(network, head, optimizer, steps)
 
 
 def drawn_case() -> dict[str, Tensor]:
@@ -129,7 +129,7 @@ def test_two_ranks_are_one_process(name: str, single: dict[str, Any], both: list
         same(found[name]["gradients"]["network"], wanted["gradients"]["network"])
     same(torch.cat([found[name]["gradients"]["head"] for found in both]), wanted["gradients"]["head"])
     same(both[0][name]["head"], wanted["head"])
-    moments = [states["optimiser"]["state"][2]["momentum_buffer"] for states in (both[0][name], wanted)]
+    moments = [states["optimizer"]["state"][2]["momentum_buffer"] for states in (both[0][name], wanted)]
     assert moments[1].shape == (CLASSES, DIM)
     same(*moments)
     assert [found["shape"][0] for found in both] == [3, 4]
@@ -237,16 +237,16 @@ def test_undrawn_rows_rest_with_their_momentum() -> None:
     start, steps = torch.randn(6, 3), [(index, torch.randn(2, 3)) for index in ([0, 2], [2, 5], [0, 2])]
     weights, moments = start.clone(), torch.zeros(6, 3)
     parameter, dense = nn.Parameter(start.clone()), nn.Parameter(torch.ones(2))
-    optimiser = sampling.RowSGD([parameter, dense], lr=0.1, momentum=0.9, weight_decay=0.02)
+    optimizer = sampling.RowSGD([parameter, dense], lr=0.1, momentum=0.9, weight_decay=0.02)
     for index, gradient in steps:
         for row, change in zip(index, gradient, strict=True):
             moments[row] = 0.9 * moments[row] + change + 0.02 * weights[row]
             weights[row] -= 0.1 * moments[row]
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         ((sampling.rows(parameter, torch.tensor(index)) * gradient).sum() + dense.sum()).backward()
-        optimiser.step()
+        optimizer.step()
     torch.testing.assert_close(parameter.detach(), weights)
-    torch.testing.assert_close(optimiser.state[parameter]["momentum_buffer"], moments)
+    torch.testing.assert_close(optimizer.state[parameter]["momentum_buffer"], moments)
     assert torch.equal(parameter[1], start[1]) and (dense < 1).all()
 
 

@@ -10,7 +10,7 @@ from sklearn.cluster import KMeans
 from sklearn.metrics import normalized_mutual_info_score
 
 from isosphere import sphere
-from isosphere.metrics import clustering, clustering_metrics, kmeans, neighbours, nmi, pairwise_f1
+from isosphere.metrics import clustering, clustering_metrics, kmeans, neighbors, nmi, pairwise_f1
 
 partitions = st.integers(1, 40).flatmap(
     lambda n: st.tuples(*[st.lists(st.integers(-3, 4), min_size=n, max_size=n) for _ in range(2)])
@@ -27,10 +27,10 @@ def test_nmi_is_scikit_learns(pair):
 @settings(max_examples=60, deadline=None)
 @given(partitions)
 def test_pairwise_f1_is_that_of_a_loop_over_pairs(pair):
-    hits = clustered = labelled = 0
+    hits = clustered = labeled = 0
     for (a, x), (b, y) in combinations(zip(*pair, strict=True), 2):
-        hits, clustered, labelled = hits + (a == b and x == y), clustered + (a == b), labelled + (x == y)
-    expected = 2 * hits / (clustered + labelled) if clustered + labelled else 1.0
+        hits, clustered, labeled = hits + (a == b and x == y), clustered + (a == b), labeled + (x == y)
+    expected = 2 * hits / (clustered + labeled) if clustered + labeled else 1.0
     assert pairwise_f1(*map(torch.tensor, pair)) == pytest.approx(expected, abs=1e-12)
 
 
@@ -65,7 +65,7 @@ def test_inertia_never_rises_and_one_seed_gives_one_result(monkeypatch):
     first, again, other = kmeans(points, 25, 3), kmeans(points, 25, 3), kmeans(points, 25, 4)
     assert torch.equal(first[0], again[0]) and torch.equal(first[1], again[1]) and first[2] == again[2]
     assert not torch.equal(first[0], other[0])
-    monkeypatch.setattr(neighbours, "block_rows", lambda *_: 7)
+    monkeypatch.setattr(neighbors, "block_rows", lambda *_: 7)
     monkeypatch.setattr(clustering, "block_rows", lambda *_: 7)
     assert kmeans(points, 25, 3)[2] == pytest.approx(first[2], rel=1e-3)
 

@@ -10,13 +10,13 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from isosphere.metrics import knn_accuracy, linear_probe, neighbours, probe
+from isosphere.metrics import knn_accuracy, linear_probe, neighbors, probe
 
 
 def blobs(n=300, m=120, d=12, classes=8, noise=2.0, seed=0, dtype=torch.float64):
     g = torch.Generator().manual_seed(seed)
-    centres, labels = torch.randn(classes, d, generator=g), torch.arange(n + m) % classes
-    features = (centres[labels] + noise * torch.randn(n + m, d, generator=g)).to(dtype)
+    centers, labels = torch.randn(classes, d, generator=g), torch.arange(n + m) % classes
+    features = (centers[labels] + noise * torch.randn(n + m, d, generator=g)).to(dtype)
     return features[:n], labels[:n], features[n:], labels[n:]
 
 
@@ -25,14 +25,14 @@ def by_torch(train, labels, test, truth, lr, epochs, batch, milestones=(), momen
     model = torch.nn.Linear(train.shape[1], int(labels.max()) + 1, dtype=train.dtype)
     torch.nn.init.zeros_(model.weight)
     torch.nn.init.zeros_(model.bias)
-    optimiser = torch.optim.SGD(model.parameters(), lr, momentum=momentum, weight_decay=weight_decay)
-    schedule = torch.optim.lr_scheduler.MultiStepLR(optimiser, list(milestones), gamma=0.2)
+    optimizer = torch.optim.SGD(model.parameters(), lr, momentum=momentum, weight_decay=weight_decay)
+    schedule = torch.optim.lr_scheduler.MultiStepLR(optimizer, list(milestones), gamma=0.2)
     history = []
     for epoch in range(epochs):
         for rows in torch.from_numpy(probe._shuffled(len(train), seed, epoch)).split(batch):
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             torch.nn.functional.cross_entropy(model(train[rows]), labels[rows]).backward()
-            optimiser.step()
+            optimizer.step()
         schedule.step()
         hits = model(test).topk(5).indices == truth[:, None]
         history.append((float(hits[:, 0].double().mean()), float(hits.any(1).double().mean())))
@@ -168,7 +168,7 @@ def test_a_captured_epoch_is_the_eager_one(options, classifiers):
 
 
 def by_loops(train, labels, test, truth, k, temperature, slack):
-    """The vote image by image: sorted neighbours, ties for the last places share them; ties of votes within slack."""
+    """The vote image by image: sorted neighbors, ties for the last places share them; ties of votes within slack."""
     right = [0, 0]
     for query, label in zip(test.double(), truth.tolist(), strict=True):
         near = []
@@ -196,7 +196,7 @@ def test_knn_is_the_loop_and_scikit_learns(k, temperature, monkeypatch):
     measured = knn_accuracy(*data, k, temperature)
     assert measured == by_loops(*data, k, temperature, slack=0)
     assert measured["top1"] == pytest.approx(theirs.score(test.numpy(), truth.numpy()))
-    if k >= 40:  # with fewer neighbours many classes have no vote, which scikit-learn puts in any order
+    if k >= 40:  # with fewer neighbors many classes have no vote, which scikit-learn puts in any order
         hits = (shares.topk(5).indices == truth[:, None]).any(1)
         assert measured["top5"] == pytest.approx(float(hits.double().mean()))
 
@@ -241,7 +241,7 @@ def test_equal_features_vote_alike_wherever_blas_rounds_their_columns_otherwise(
 def test_knn_withstands_a_small_temperature_and_holds_no_more_than_a_block(monkeypatch):
     data = blobs(noise=1.0, dtype=torch.float32)
     assert knn_accuracy(*data, k=20, temperature=1e-4)["top1"] == knn_accuracy(*data, k=1)["top1"]
-    monkeypatch.setattr(neighbours, "BLOCK_BYTES", {"cpu": 10 * 300 * 4 * 10})
+    monkeypatch.setattr(neighbors, "BLOCK_BYTES", {"cpu": 10 * 300 * 4 * 10})
     sizes, plain = [], probe.sphere.products
     monkeypatch.setattr(probe.sphere, "products", lambda a, b: sizes.append(len(a)) or plain(a, b))
     knn_accuracy(*data, k=20)
@@ -262,7 +262,7 @@ class Largest(TorchDispatchMode):
 
 def test_many_classes_take_no_more_memory(monkeypatch):
     """A row for each training image and a column for each class would be 250,000 numbers, classes squared as many."""
-    monkeypatch.setattr(neighbours, "BLOCK_BYTES", {"cpu": 10 * 500 * 4 * 20})
+    monkeypatch.setattr(neighbors, "BLOCK_BYTES", {"cpu": 10 * 500 * 4 * 20})
     generator = torch.Generator().manual_seed(0)
     train, test = (torch.randn(size, 4, generator=generator) for size in (500, 60))
     with Largest() as knn:

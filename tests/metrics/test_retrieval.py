@@ -10,7 +10,7 @@ from pytorch_metric_learning.utils.accuracy_calculator import AccuracyCalculator
 from pytorch_metric_learning.utils.inference import CustomKNN
 
 from isosphere import sphere
-from isosphere.metrics import map_at_r, neighbours, r_precision, recall_at_k, retrieval_metrics, singletons
+from isosphere.metrics import map_at_r, neighbors, r_precision, recall_at_k, retrieval_metrics, singletons
 
 KS = (1, 2, 3, 5, 1000)
 
@@ -55,7 +55,7 @@ def lattice(seed, n):
 def test_ties_singletons_references_and_blocks_match_loops(seed, n, m, rows):
     queries, refs = lattice(seed, n), lattice(seed + 1, m) if m else (None, None)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(neighbours, "block_rows", lambda *_: rows)
+        patch.setattr(neighbors, "block_rows", lambda *_: rows)
         measured = retrieval_metrics(*queries, KS, *refs)
     assert measured == pytest.approx(by_loops(*queries, *refs), abs=1e-9)
 
@@ -109,10 +109,10 @@ def test_equal_vectors_tie_wherever_blas_rounds_their_columns_otherwise(n, dtype
 def test_twins_are_rows_with_the_same_numbers():
     rows = torch.tensor([[1.0, 0.0], [2.0, 1.0], [1.0, -0.0], [1.0, 1e-30], [2.0, 1.0], [1.0, 0.0]])
     for dtype in (torch.float32, torch.float64):
-        twins = neighbours.Twins(rows.to(dtype))
+        twins = neighbors.Twins(rows.to(dtype))
         assert dict(zip(twins.copies.tolist(), twins.originals.tolist(), strict=True)) == {2: 0, 4: 1, 5: 0}
-        assert not len(neighbours.Twins(torch.cat([torch.zeros(6, 20), rows[:, :1].cumsum(0)], 1).to(dtype)).copies)
-        assert not len(neighbours.Twins(torch.eye(4, dtype=dtype)).copies)
+        assert not len(neighbors.Twins(torch.cat([torch.zeros(6, 20), rows[:, :1].cumsum(0)], 1).to(dtype)).copies)
+        assert not len(neighbors.Twins(torch.eye(4, dtype=dtype)).copies)
     scores = twins.level(torch.arange(12.0).view(2, 6))
     assert scores.tolist() == [[0, 1, 0, 3, 1, 0], [6, 7, 6, 9, 7, 6]]
 
@@ -122,7 +122,7 @@ def test_scale_of_each_embedding_does_not_matter_and_self_is_excluded_by_index()
     embeddings, labels = torch.randn(50, 8, generator=g), torch.arange(50) % 5
     scales = torch.rand(50, 1, generator=g) * 100 + 0.1
     assert retrieval_metrics(embeddings * scales, labels) == retrieval_metrics(embeddings, labels)
-    # An exact copy of a query is a neighbour like any other: here the only, and perfect, positive.
+    # An exact copy of a query is a neighbor like any other: here the only, and perfect, positive.
     twins, twin_labels = torch.cat([embeddings, embeddings]), torch.arange(50).repeat(2)
     assert retrieval_metrics(twins, twin_labels, (1,))["map@r"] == 1
     # All positives at a negative cosine: nothing of the diagonal may help.
@@ -206,11 +206,11 @@ def test_tiny_embeddings_have_directions_and_no_other_digit_changes(dtype):
     embeddings, labels = torch.randn(300, 16, generator=g, dtype=dtype), torch.arange(300) % 9
     embeddings[7] = 0
     scales = 10.0 ** torch.randint(-12, 9, (300, 1), generator=g).to(dtype)
-    assert torch.equal(neighbours.directions(embeddings * scales), sphere.directions(embeddings * scales))
+    assert torch.equal(neighbors.directions(embeddings * scales), sphere.directions(embeddings * scales))
     powers = torch.tensor([2.0**-100, 2.0**-125, 1.0, 2.0**-70], dtype=dtype).repeat(75)[:, None]
     assert (sphere.norms(embeddings.float() * 2.0**-100) == 0).all(), "which is why"
     wanted = sphere.directions(embeddings)
-    torch.testing.assert_close(neighbours.directions(embeddings * powers), wanted, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(neighbors.directions(embeddings * powers), wanted, rtol=1e-5, atol=1e-6)
     assert retrieval_metrics(embeddings * 2.0**-100, labels) == retrieval_metrics(embeddings, labels)
 
 

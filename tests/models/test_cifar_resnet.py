@@ -49,7 +49,7 @@ def test_parameters_are_torchvisions_less_classifier_and_stem(build, name, featu
     assert network.num_features == features
 
 
-def test_initialisation_has_no_dead_branch_and_scales_with_the_fan_out():
+def test_initialization_has_no_dead_branch_and_scales_with_the_fan_out():
     network = resnet18_cifar()
     norms = [module for module in network.modules() if isinstance(module, nn.BatchNorm2d)]
     assert norms and all((module.weight == 1).all() and (module.bias == 0).all() for module in norms)
@@ -66,9 +66,9 @@ def test_the_embedder_has_cifars_statistics_and_simclrs_head(asked, statistics):
     first, _, last = model.head
     assert (first.in_features, first.out_features, last.in_features, last.out_features) == (512, 512, 512, 128)
     images = torch.randint(0, 256, (2, 3, 16, 16), dtype=torch.uint8)
-    normalise = torchvision.transforms.Normalize(*statistics)
+    normalize = torchvision.transforms.Normalize(*statistics)
     with torch.no_grad():
-        expected = last(F.relu(first(model.backbone(normalise(images / 255)))))
+        expected = last(F.relu(first(model.backbone(normalize(images / 255)))))
         torch.testing.assert_close(model(images), expected, rtol=1e-4, atol=1e-5)
     with pytest.raises(ValueError, match="preprocessing is cifar10, cifar100 or None, not 'cifar20'"):
         build_embedder("small_cnn", preprocessing="cifar20")

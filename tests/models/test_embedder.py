@@ -27,7 +27,7 @@ def test_images_in_raw_embeddings_out(backbone, head):
         assert embeddings.shape == (3, 24) and embeddings.dtype == torch.float32
         with torch.autocast("cpu", torch.bfloat16):
             assert model(images).dtype == torch.float32
-    assert (embeddings.norm(dim=1) - 1).abs().max() > 1e-3, "not normalised"
+    assert (embeddings.norm(dim=1) - 1).abs().max() > 1e-3, "not normalized"
 
 
 @pytest.mark.parametrize("backbone", ["vit_tiny_patch16_224", "timm/mixer_s32_224"])
@@ -81,9 +81,9 @@ def test_weights_load_and_give_torchvisions_features(tmp_path, suffix):
     model = build_embedder("torchvision/resnet18", weights=path).eval()
     images = torch.randint(0, 256, (2, 3, 64, 64), dtype=torch.uint8)
     mean, std = torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225])
-    normalised = (images / 255 - mean.view(3, 1, 1)) / std.view(3, 1, 1)
+    normalized = (images / 255 - mean.view(3, 1, 1)) / std.view(3, 1, 1)
     source.fc = nn.Identity()
-    torch.testing.assert_close(model.backbone(model.preprocessing(images)), source(normalised), rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(model.backbone(model.preprocessing(images)), source(normalized), rtol=1e-3, atol=1e-4)
 
 
 class Malicious:

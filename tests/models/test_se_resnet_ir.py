@@ -8,10 +8,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from isosphere import build_embedder
+from isosphere import build_embedder, distributed
 from isosphere.models.embedder import OURS, build_head
 from isosphere.models.se_resnet_ir import BLOCKS, ResNetIR, UnitIR
-from isosphere.train import distributed
 
 
 def parameters(*modules: nn.Module) -> int:
@@ -155,12 +154,12 @@ def test_bad_sizes_and_depths():
         ResNetIR(101)
 
 
-def test_every_batch_norm_is_synchronised_over_ranks(model, monkeypatch):
+def test_every_batch_norm_is_synchronized_over_ranks(model, monkeypatch):
     images = torch.randint(0, 256, (2, 3, 112, 112), dtype=torch.uint8)
     expected = model.eval()(images)
     plain = [module for module in model.modules() if isinstance(module, (nn.BatchNorm1d, nn.BatchNorm2d))]
     monkeypatch.setattr(distributed, "world", lambda: 2)
-    synced = distributed.synchronise_batch_norm(copy.deepcopy(model))
+    synced = distributed.synchronize_batch_norm(copy.deepcopy(model))
     assert sum(isinstance(module, distributed.SyncedBatchNorm) for module in synced.modules()) == len(plain)
     assert isinstance(synced.head[-1], distributed.SyncedBatchNorm)
     torch.testing.assert_close(synced(images), expected, rtol=1e-4, atol=1e-4)

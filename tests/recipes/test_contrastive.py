@@ -59,22 +59,22 @@ def test_the_setting_of_appendix_b3(name):
         assert recipe.model == schema.Model("resnet50_cifar", None, "mlp", 128, preprocessing=recipe.data.name)
         assert recipe.batches == schema.Shuffled(256, views=2) and recipe.schedule == schema.Cosine(0.001)
         assert recipe.loop.unit == "epochs" and recipe.loop.steps == (200 if name.endswith("-200") else 100)
-    assert authors.optimiser == schema.SGD(lr=0.5, weight_decay=1e-4, momentum=0.9, decay_batch_norm=True)
+    assert authors.optimizer == schema.SGD(lr=0.5, weight_decay=1e-4, momentum=0.9, decay_batch_norm=True)
     assert authors.loss.temperature == 0.5 and authors.loss.weight == pytest.approx(SCALE / 2)
     assert plain.loss == losses.NTXent(0.5, 1.0)
-    assert plain.optimiser.lr == pytest.approx(3.571 * 0.5, rel=1e-3)
-    assert plain.optimiser.weight_decay == pytest.approx(1e-4 / 3.571, rel=1e-3) and plain.optimiser.decay_batch_norm
-    assert changed(name, f"paper-{name}") == {"claim", "loss", "optimiser"}
+    assert plain.optimizer.lr == pytest.approx(3.571 * 0.5, rel=1e-3)
+    assert plain.optimizer.weight_decay == pytest.approx(1e-4 / 3.571, rel=1e-3) and plain.optimizer.decay_batch_norm
+    assert changed(name, f"paper-{name}") == {"claim", "loss", "optimizer"}
 
 
 def test_batch_norm_is_decayed_by_simclr_alone_and_not_where_a_recipe_does_not_say():
     """As the results that were stored before the field was there."""
     for name, recipe in RECIPES.items():
-        decayed = name in CONTRASTIVE and isinstance(recipe.optimiser, schema.SGD)
-        assert getattr(recipe.optimiser, "decay_batch_norm", False) == decayed, name
-    stored = options.to_dict(schema.Recipe(optimiser=schema.SGD()))
-    del stored["optimiser"]["decay_batch_norm"]
-    assert options.from_dict(schema.Recipe, stored) == schema.Recipe(optimiser=schema.SGD())
+        decayed = name in CONTRASTIVE and isinstance(recipe.optimizer, schema.SGD)
+        assert getattr(recipe.optimizer, "decay_batch_norm", False) == decayed, name
+    stored = options.to_dict(schema.Recipe(optimizer=schema.SGD()))
+    del stored["optimizer"]["decay_batch_norm"]
+    assert options.from_dict(schema.Recipe, stored) == schema.Recipe(optimizer=schema.SGD())
 
 
 @pytest.mark.parametrize("paper", [False, True])

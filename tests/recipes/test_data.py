@@ -5,7 +5,7 @@ import pytest
 from isosphere.recipes import RECIPES, RecipeError, find, options, schema
 
 
-@pytest.mark.parametrize("kind", [schema.Folder, schema.Benchmark, schema.Unlabelled])
+@pytest.mark.parametrize("kind", [schema.Folder, schema.Benchmark, schema.Unlabeled])
 def test_a_view_is_no_larger_than_its_image(kind):
     """A central crop larger than the image would have a black rim, which training crops do not have."""
     assert kind(size=128, shorter=128).size == 128
@@ -23,7 +23,7 @@ def test_the_repair_is_one_that_the_defaults_would_take():
 
 def test_every_kind_with_both_sides_is_looked_at():
     both = [kind for kind in schema.Data.__args__ if {"size", "shorter"} <= set(options._hints(kind))]
-    assert both == [schema.Folder, schema.Benchmark, schema.Unlabelled]
+    assert both == [schema.Folder, schema.Benchmark, schema.Unlabeled]
 
 
 def test_pairs_have_names_of_their_own():

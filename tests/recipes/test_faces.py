@@ -33,12 +33,12 @@ def test_every_row_trains_as_appendix_b2_says(row):
     recipe = FACES[f"casia-{row}"]
     assert recipe.model == schema.Model("se_resnet50_ir", None, "dropout_fc_bn", 512)
     assert recipe.batches == schema.Shuffled(256) and (recipe.loop.unit, recipe.loop.steps) == ("epochs", EPOCHS)
-    assert recipe.optimiser == schema.SGD(lr=0.1, weight_decay=5e-4, momentum=0.9)
+    assert recipe.optimizer == schema.SGD(lr=0.1, weight_decay=5e-4, momentum=0.9)
     rates = [0.1] * 10 + [0.01] * 4 + [0.001] * 2
     for epoch, rate in enumerate(rates):
         for step in (0, EPOCH - 1):  # of the epoch: a rate changes with its first step
             progress = (epoch * EPOCH + step) / (EPOCHS * EPOCH)
-            assert recipe.optimiser.lr * lr_factor(recipe.schedule, progress) == pytest.approx(rate)
+            assert recipe.optimizer.lr * lr_factor(recipe.schedule, progress) == pytest.approx(rate)
     assert recipe.data == schema.Faces(pairs=("lfw", "agedb_30", "cfp_fp")) and recipe.data.size == 112
     assert recipe.classes == schema.Classes()
 
@@ -131,7 +131,7 @@ def test_the_recipe_for_your_own_people_names_no_data_set(row):
     recipe = FACES[f"faces-{row}"]
     found = options.differences(FACES[f"lfw-{row}"], recipe)
     gentler = {"constraint.eta"} if row.endswith("-sec") else set()  # the paper's 5 is for a large set
-    assert set(found) == {"claim", "data.fraction", "data.pairs", "batches.size", "optimiser.lr"} | gentler
+    assert set(found) == {"claim", "data.fraction", "data.pairs", "batches.size", "optimizer.lr"} | gentler
     assert recipe.constraint.eta == (0.1 if gentler else 0)
     assert recipe.data.fraction == 1 and recipe.data.pairs == ("mine",)
     assert "your own people" in recipe.claim and "LFW" not in recipe.claim

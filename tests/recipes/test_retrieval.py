@@ -70,11 +70,11 @@ def test_the_fair_setting():
         recipe = RETRIEVAL[name]
         assert recipe.model == schema.Model("resnet50_v1", None, "bn_fc", 512, freeze_bn=True)
         assert recipe.schedule == schema.Constant() and recipe.loop.steps == 1600
-    assert RETRIEVAL["cub200-ms-sec"].optimiser == schema.Adam(5e-5, 2.5e-5, 2.5e-3)
-    assert RETRIEVAL["inshop-triplet"].optimiser == schema.Adam(5e-4, 1e-4, 1e-5)
+    assert RETRIEVAL["cub200-ms-sec"].optimizer == schema.Adam(5e-5, 2.5e-5, 2.5e-3)
+    assert RETRIEVAL["inshop-triplet"].optimizer == schema.Adam(5e-4, 1e-4, 1e-5)
     like_ms = options.differences(RETRIEVAL["sop-ms-sec"], RETRIEVAL["sop-proxyanchor-sec"])
-    assert {field for field in like_ms if field.split(".")[0] not in ("claim", "loss")} == {"optimiser.class_lr"}
-    assert RETRIEVAL["sop-proxyanchor-sec"].optimiser.class_lr == 100 * 5e-4
+    assert {field for field in like_ms if field.split(".")[0] not in ("claim", "loss")} == {"optimizer.class_lr"}
+    assert RETRIEVAL["sop-proxyanchor-sec"].optimizer.class_lr == 100 * 5e-4
     assert RETRIEVAL["sop-proxyanchor-sec"].loss == losses.ProxyAnchor()
 
 
@@ -94,7 +94,7 @@ def test_the_paper_setting(dataset, loss, option, per_class):
     assert recipe.model == schema.Model("bn_inception", None, "bn_fc", 512, freeze_bn=True)
     assert recipe.loss == option and recipe.batches == schema.Batches(120, per_class)
     assert recipe.loop.steps == (8000 if dataset in ("cub200", "cars196") else 12000) and recipe.loop.eval_every == 500
-    assert recipe.optimiser.weight_decay == (2.5e-3 if dataset in ("cub200", "cars196") else 1e-5)
+    assert recipe.optimizer.weight_decay == (2.5e-3 if dataset in ("cub200", "cars196") else 1e-5)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_the_paper_setting(dataset, loss, option, per_class):
 )
 def test_learning_rates_of_table_6(name, lr, backbone_lr, at, factor):
     recipe = RETRIEVAL[name]
-    assert (recipe.optimiser.lr, recipe.optimiser.backbone_lr) == (lr, backbone_lr)
+    assert (recipe.optimizer.lr, recipe.optimizer.backbone_lr) == (lr, backbone_lr)
     assert recipe.schedule == schema.MultiStep(at, factor)
 
 
@@ -124,8 +124,8 @@ def test_the_authors_exceptions_for_multi_similarity_without_sec():
         for suffix in ("", "-l2reg"):
             recipe = RETRIEVAL[name + suffix]
             assert recipe.model.head == "fc"
-            assert (recipe.optimiser.lr, recipe.optimiser.backbone_lr) == (lr, backbone_lr)
-            assert changed(name + "-sec", name + suffix) - {"optimiser"} == {"claim", "constraint", "model"}
+            assert (recipe.optimizer.lr, recipe.optimizer.backbone_lr) == (lr, backbone_lr)
+            assert changed(name + "-sec", name + suffix) - {"optimizer"} == {"claim", "constraint", "model"}
     fc = {name for name in RETRIEVAL if name.startswith("paper-") and RETRIEVAL[name].model.head != "bn_fc"}
     assert fc == {f"paper-{dataset}-ms{suffix}" for dataset in rates for suffix in ("", "-l2reg")}
 

@@ -39,11 +39,11 @@ def test_cells_of_table3():
     assert list(found["cars196-ms"]) == ["none", "sec", "sec-relative"]
     papers = cells("table3", Asked(losses=("ms",), arms=("none", "sec"), paper=True))
     assert papers["cub200-ms"]["sec"].model.backbone == "bn_inception"
-    assert groups(*papers["cub200-ms"].values()) == {"claim", "constraint", "model", "optimiser"}  # the exceptions
+    assert groups(*papers["cub200-ms"].values()) == {"claim", "constraint", "model", "optimizer"}  # the exceptions
 
 
 def test_rates_are_each_twice_the_last():
-    rates = [arms["sec"].optimiser for arms in cells("rates", Asked()).values()]
+    rates = [arms["sec"].optimizer for arms in cells("rates", Asked()).values()]
     assert len(rates) == 5 and all(two.lr == 2 * one.lr for one, two in zip(rates, rates[1:], strict=False))
     assert all(rate.backbone_lr == rate.lr / 2 for rate in rates)
 
@@ -71,22 +71,22 @@ def test_every_arm_gets_six_trials_on_held_out_training_classes(dataset, arm):
     recipe = cells("table3", Asked(dataset=dataset))[f"{dataset}-ms"][arm]
     found = trials(arm, recipe)
     assert len(found) == 6 and len(set(found)) == 6
-    assert {trial.optimiser.lr for trial in found} == set(TUNINGS[dataset].lrs)
-    assert min(TUNINGS[dataset].lrs) <= recipe.optimiser.lr <= max(TUNINGS[dataset].lrs)
-    share = recipe.optimiser.backbone_lr / recipe.optimiser.lr
+    assert {trial.optimizer.lr for trial in found} == set(TUNINGS[dataset].lrs)
+    assert min(TUNINGS[dataset].lrs) <= recipe.optimizer.lr <= max(TUNINGS[dataset].lrs)
+    share = recipe.optimizer.backbone_lr / recipe.optimizer.lr
     for trial in found:
         assert trial.data.held_out == 20 and trial.loop.steps == 800 and trial.seed == 100
-        assert trial.optimiser.backbone_lr == trial.optimiser.lr * share
+        assert trial.optimizer.backbone_lr == trial.optimizer.lr * share
     assert finalists(recipe, found) == [], "short trials decide"
-    decay = recipe.optimiser.weight_decay
+    decay = recipe.optimizer.weight_decay
     expected = {"none": {(0.2 * decay, 0), (decay, 0)}, "sec": {(decay, 0.1), (decay, 0.5)},
                 "sec-relative": {(decay, 2), (decay, 10)}}  # fmt: skip
-    assert {(trial.optimiser.weight_decay, trial.constraint.eta) for trial in found} == expected[arm]
+    assert {(trial.optimizer.weight_decay, trial.constraint.eta) for trial in found} == expected[arm]
     final = tuned(recipe, found[-1])
-    assert groups(recipe, final) <= {"optimiser", "constraint"} and final.data.held_out == 0
+    assert groups(recipe, final) <= {"optimizer", "constraint"} and final.data.held_out == 0
     borrowed = tuned(recipe, found[-1], own=False)
-    assert borrowed.constraint == recipe.constraint and borrowed.optimiser.lr == found[-1].optimiser.lr
-    assert borrowed.optimiser.weight_decay == found[-1].optimiser.weight_decay
+    assert borrowed.constraint == recipe.constraint and borrowed.optimizer.lr == found[-1].optimizer.lr
+    assert borrowed.optimizer.weight_decay == found[-1].optimizer.weight_decay
 
 
 @pytest.mark.parametrize("arm", TUNED_ARMS)
@@ -96,15 +96,15 @@ def test_every_arm_of_table_5_gets_ten_trials_on_5000_held_out_training_images(d
     found = trials(arm, recipe)
     assert len(found) == 10 and len(set(found)) == 10
     lr, weight_decay, scale = 0.5 * 3.5714286, 1e-4 / 3.5714286, 2 * 3.5714286  # of the authors, in the plain scale
-    assert sorted({trial.optimiser.lr for trial in found}) == pytest.approx([lr / 16, lr / 4, lr, 2 * lr])
+    assert sorted({trial.optimizer.lr for trial in found}) == pytest.approx([lr / 16, lr / 4, lr, 2 * lr])
     for trial in found:
         assert trial.data.held_out * 50_000 == 5000 and trial.seed == 100
         assert (trial.loop.steps, trial.loop.unit, trial.loop.eval_every) == (20, "epochs", 20)
-        assert trial.optimiser.backbone_lr is None and trial.schedule == schema.Cosine(0.001)
+        assert trial.optimizer.backbone_lr is None and trial.schedule == schema.Cosine(0.001)
         assert trial.constraint.ramp == recipe.constraint.ramp == ((0.0, 0.0) if arm == "none" else (0.0, 1.0))
-        assert groups(recipe, trial) <= {"data", "optimiser", "constraint", "loop", "seed"}
+        assert groups(recipe, trial) <= {"data", "optimizer", "constraint", "loop", "seed"}
         assert (trial.constraint == recipe.constraint) == (arm == "none")
-    strengths = {(trial.optimiser.weight_decay, trial.constraint.eta) for trial in found}
+    strengths = {(trial.optimizer.weight_decay, trial.constraint.eta) for trial in found}
     weak = {"none": 0.4 * weight_decay, "sec": 0.4 * eta / scale, "sec-relative": 2.0}[arm]
     if arm == "none":
         expected = [(weak, 0), (5 * weak, 0), (25 * weak, 0), (125 * weak, 0)]
@@ -112,8 +112,8 @@ def test_every_arm_of_table_5_gets_ten_trials_on_5000_held_out_training_images(d
         expected = [(weight_decay, part * weak) for part in (1, 5, 25)] + [(10 * weight_decay, 5 * weak)]
     assert np.array(sorted(strengths)) == pytest.approx(np.array(expected))
     final = tuned(recipe, found[-1])
-    assert groups(recipe, final) <= {"optimiser", "constraint"} and final.data.held_out == 0
-    assert final.optimiser == found[-1].optimiser and final.constraint == found[-1].constraint
+    assert groups(recipe, final) <= {"optimizer", "constraint"} and final.data.held_out == 0
+    assert final.optimizer == found[-1].optimizer and final.constraint == found[-1].constraint
     # Twice as many epochs are tuned by the same trials, which are not run again.
     longer = trials(arm, cells("table5", Asked(dataset=dataset, epochs=200))[f"simclr-{dataset}-200"][arm])
     assert all(groups(*pair) <= {"claim"} for pair in zip(found, longer, strict=True))
@@ -129,8 +129,8 @@ def test_other_arms_of_table_5_take_secs_learning_rate():
     best = trials("sec", arms["sec"])[0]
     for arm in ("l2reg", "sec-ema"):
         final = tuned(arms[arm], best, own=False)
-        assert trials(arm, arms[arm]) == [] and final.optimiser.lr == best.optimiser.lr == arms[arm].optimiser.lr / 16
-        assert groups(arms[arm], final) == {"optimiser"}
+        assert trials(arm, arms[arm]) == [] and final.optimizer.lr == best.optimizer.lr == arms[arm].optimizer.lr / 16
+        assert groups(arms[arm], final) == {"optimizer"}
 
 
 def test_trials_in_epochs_do_not_count_steps():

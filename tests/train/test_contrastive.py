@@ -16,15 +16,16 @@ from PIL import Image, ImageDraw, ImageFont
 
 import ranks
 from commands import command
+from isosphere import distributed
 from isosphere.arguments import read_recipe
 from isosphere.data import cifar
 from isosphere.data.images import ImageSet
-from isosphere.data.samplers import ShuffledBatches
 from isosphere.data.two_views import ContrastiveView
 from isosphere.losses.contrastive import NTXentLoss
 from isosphere.models.embedder import build_embedder
 from isosphere.recipes import find, schema
-from isosphere.train import build, distributed, exams, loop
+from isosphere.samplers import ShuffledBatches
+from isosphere.train import build, exams, loop
 from isosphere.train.capture import CompiledView
 from isosphere.train.exams import Frozen, Unexamined
 from isosphere.train.stopping import Interrupted
@@ -63,12 +64,12 @@ def small(monkeypatch):
 
 @pytest.fixture(scope="module")
 def cifar10(tmp_path_factory) -> Path:
-    """CIFAR-10's python files with 250 images, every class a colour of its own under a tint that each image has."""
-    root, colours = tmp_path_factory.mktemp("cifar"), np.random.default_rng(1).integers(0, 100, (10, 3, 1, 1))
+    """CIFAR-10's python files with 250 images, every class a color of its own under a tint that each image has."""
+    root, colors = tmp_path_factory.mktemp("cifar"), np.random.default_rng(1).integers(0, 100, (10, 3, 1, 1))
 
     def draw(labels: np.ndarray, generator: np.random.Generator) -> np.ndarray:
         tints, noise = ((len(labels), 3, 1, 1), 60), ((len(labels), 3, 32, 32), 96)
-        return colours[labels] + sum(generator.integers(0, most, shape) for shape, most in (tints, noise))
+        return colors[labels] + sum(generator.integers(0, most, shape) for shape, most in (tints, noise))
 
     write_cifar10(root, TRAIN, TEST, draw)
     return root
@@ -78,7 +79,7 @@ def tiny(cifar10: Path, name: str = "simclr-cifar10-sec", **changes: object) -> 
     """A recipe of Table 5 on the miniature with a small network, of two epochs of ten steps, at 1 / 200 of its rate."""
     fields = SMALL | {"data.root": str(cifar10), "loop.steps": "2", "loop.eval_every": "1", "loop.save_every": "1"}
     recipe = find(name, fields | {key.replace("__", "."): str(value) for key, value in changes.items()})
-    return replace(recipe, optimiser=replace(recipe.optimiser, lr=recipe.optimiser.lr / 200))
+    return replace(recipe, optimizer=replace(recipe.optimizer, lr=recipe.optimizer.lr / 200))
 
 
 @pytest.fixture(scope="module")
@@ -198,7 +199,7 @@ def test_two_ranks_are_one_process(tmp_path):
     """Files of different sizes, global batch norm, a ramp: loss, gradient, weights, statistics and radius."""
     root = class_folders(tmp_path / "photos", [6, 6, 6, 6])
     changes = PHOTOS | {"data.root": str(root), "loop.unit": "steps", "loop.steps": "3", "loop.precision": "float64"}
-    changes |= {"optimiser": "SGD", "optimiser.lr": "0.1"}
+    changes |= {"optimizer": "SGD", "optimizer.lr": "0.1"}
     recipes = [find(f"simclr-photos{arm}", changes) for arm in ("", "-sec", "-sec-ema")]
     alone, both = ranks.our_loop(recipes), ranks.on_ranks(2, ranks.our_loop, recipes)
     for together in both:
@@ -215,7 +216,7 @@ def test_global_batch_norm_has_no_weight_decay(monkeypatch):
     model = build_embedder("small_cnn", "mlp", 16)
     kept = {id(p) for norm in model.modules() if isinstance(norm, torch.nn.BatchNorm2d) for p in norm.parameters()}
     monkeypatch.setattr(distributed, "world", lambda: 2)
-    groups = distributed.synchronise_batch_norm(model).parameter_groups(0.1, None, 5e-4)
+    groups = distributed.synchronize_batch_norm(model).parameter_groups(0.1, None, 5e-4)
     decayed = {id(p) for group in groups if group["weight_decay"] for p in group["params"]}
     assert len(kept) == 8 and not kept & decayed
 
@@ -223,8 +224,8 @@ def test_global_batch_norm_has_no_weight_decay(monkeypatch):
 def test_simclr_decays_batch_norm_too(cifar10):
     for name in ("simclr-cifar10-sec", "paper-simclr-cifar10"):
         run = loop.prepare(tiny(cifar10, name), CPU)
-        groups = run.optimiser.param_groups
-        assert {group["weight_decay"] for group in groups} == {run.recipe.optimiser.weight_decay} != {0.0}
+        groups = run.optimizer.param_groups
+        assert {group["weight_decay"] for group in groups} == {run.recipe.optimizer.weight_decay} != {0.0}
         assert sum(len(group["params"]) for group in groups) == len(list(run.model.parameters()))
 
 
@@ -266,7 +267,7 @@ def test_a_run_is_measured_saved_and_scheduled_by_epochs(trained):
     probed = [f"probe_{name}" for name in ("top1", "top5", "best_top1", "best_top5", "best_epoch")]
     assert {"knn", "norm_mean", *(name + lr for name in probed for lr in ("", "@1", "@2", "@10"))} <= last.keys()
     assert last["probe_best_epoch"] in range(1, 101) and last["probe_best_top5"] >= last["probe_best_top1"]
-    assert 1 > last["probe_best_top1"] >= last["probe_top1"] > 0.2, "colours tell something, but not all"
+    assert 1 > last["probe_best_top1"] >= last["probe_top1"] > 0.2, "colors tell something, but not all"
     first = 0.5 * 0.5 / 0.07 / 2 / 200
     wanted = [first * (0.001 + 0.999 * (1 + math.cos(math.pi * t / 20)) / 2) for t in range(20)]
     assert [line["lr"] for line in steps] == pytest.approx(wanted)
@@ -307,8 +308,8 @@ def test_a_run_broken_off_within_an_epoch_ends_in_the_same_bits(trained, tmp_pat
     assert found["step"] == wanted["step"] == 20 and wanted["constraint"]["running_radius"] > 0
     for part in ("model", "constraint"):
         assert all(torch.equal(found[part][name], value) for name, value in wanted[part].items())
-    for name, values in wanted["optimiser"]["state"].items():
-        assert all(torch.equal(values[key], found["optimiser"]["state"][name][key]) for key in values)
+    for name, values in wanted["optimizer"]["state"].items():
+        assert all(torch.equal(values[key], found["optimizer"]["state"][name][key]) for key in values)
     assert (broken / "metrics.jsonl").read_text() == (trained / "metrics.jsonl").read_text()
     assert result(broken)["last"] == result(trained)["last"]
 
@@ -333,7 +334,7 @@ def test_table_5_on_the_miniature(cifar10, tmp_path, capsys):
         "reproduce", "table5", "--dataset", "cifar10", "--epochs", "100", "--seeds", "0", "1", "--device", "cpu",
         "--arms", "none", "sec", "sec-relative", "--results", tmp_path / "results", "--out", tmp_path / "runs",
         "--no-tune",
-        *words(SMALL | {"data.root": str(cifar10), "optimiser.lr": "0.01", "loop.unit": "steps", "loop.steps": "2"}),
+        *words(SMALL | {"data.root": str(cifar10), "optimizer.lr": "0.01", "loop.unit": "steps", "loop.steps": "2"}),
     ]  # fmt: skip
     code, shown, told = command(capsys, *given)
     assert code == 0, told
@@ -514,7 +515,7 @@ def test_of_a_rate_that_diverged_the_epoch_alone_is_told(monkeypatch):
 
 
 @pytest.mark.parametrize("dataset, mean", [("cifar10", 0.4914), ("cifar100", 0.5071)])
-def test_pixels_are_normalised_by_the_statistics_of_the_data_set(dataset, mean):
+def test_pixels_are_normalized_by_the_statistics_of_the_data_set(dataset, mean):
     model = build.build_model(find(f"simclr-{dataset}-sec", {"model.backbone": "resnet18_cifar"}).model, 32)
     assert model.preprocessing.mean[0] == mean and model.head[-1].out_features == 128
 
@@ -537,7 +538,7 @@ def test_features_and_not_projections_are_examined(cifar10):
 def test_a_small_class_does_not_shift_the_labels_of_the_others(tmp_path):
     """A class with fewer than five images has none to measure on; the rest must keep their names."""
     root = class_folders(tmp_path / "photos", [5, 2, 5])
-    views = build_views(schema.Unlabelled(root=str(root), size=16, shorter=20), CPU)
+    views = build_views(schema.Unlabeled(root=str(root), size=16, shorter=20), CPU)
     exam = views.exam
     assert isinstance(exam, Frozen) and exam.images.classes == ["class0", "class2"]
     looks = {"train": torch.eye(3)[exam.train.labels], "test": torch.eye(3)[[0, 2]]}
@@ -551,16 +552,16 @@ def test_a_csv_says_what_is_measured_on(tmp_path):
     for name, chosen in (("good", rows), ("bad", [("class0/0.png", "c9", "test"), *rows[1:]])):
         with open(root / f"{name}.csv", "w", newline="") as file:
             csv.writer(file).writerows([("path", "label", "split"), *chosen])
-    exam = build_views(schema.Unlabelled(root=str(root / "good.csv")), CPU).exam
+    exam = build_views(schema.Unlabeled(root=str(root / "good.csv")), CPU).exam
     assert [Path(path).name for path in exam.images.paths] == ["0.png"] * 2 and len(exam.train) == 6
     with pytest.raises(ValueError, match="1 classes have test images alone: c9"):
-        build_views(schema.Unlabelled(root=str(root / "bad.csv")), CPU)
+        build_views(schema.Unlabeled(root=str(root / "bad.csv")), CPU)
 
 
 def test_one_class_folder_is_a_folder_without_labels(tmp_path):
     root = class_folders(tmp_path / "photos", [6])
-    views = build_views(schema.Unlabelled(root=str(root), size=16, shorter=20), CPU)
-    assert isinstance(views.exam, Unexamined) and len(views.train) == 6 and views.unlabelled
+    views = build_views(schema.Unlabeled(root=str(root), size=16, shorter=20), CPU)
+    assert isinstance(views.exam, Unexamined) and len(views.train) == 6 and views.unlabeled
 
 
 # ---------------------------------------------------------------- nonsense
@@ -593,7 +594,7 @@ def test_classes_too_small_to_measure_on_are_told(tmp_path):
     root = class_folders(tmp_path / "photos", [3, 3])
     told = "photos: 6 images of 2 classes cannot be parted: .* at least 5 images, a test/ beside a train/ .*, or a CSV"
     with pytest.raises(ValueError, match=told):
-        build_views(schema.Unlabelled(root=str(root)), CPU)
+        build_views(schema.Unlabeled(root=str(root)), CPU)
 
 
 def test_two_views_of_images_with_labels_are_refused():

@@ -15,8 +15,7 @@ from PIL import Image
 from torch import nn
 
 import ranks
-from isosphere import load_run
-from isosphere.train import distributed
+from isosphere import distributed, load_run
 from isosphere.train.loop import fit
 from tiny import TINY, tiny_recipe
 
@@ -70,7 +69,7 @@ def test_a_plain_ddp_loop_with_gather_and_sync():
                 same(found[name][part], wanted[name][part])
 
 
-def test_synchronised_batch_norm_keeps_an_activation_inside_it():
+def test_synchronized_batch_norm_keeps_an_activation_inside_it():
     dtypes = torch.float64, torch.float32, torch.bfloat16
     both = zip(*ranks.on_ranks(2, ranks.synced_activation, dtypes), strict=True)
     for dtype, wanted, found in zip(dtypes, ranks.synced_activation(dtypes), both, strict=True):
@@ -78,11 +77,11 @@ def test_synchronised_batch_norm_keeps_an_activation_inside_it():
         torch.testing.assert_close(torch.cat(found), wanted)
 
 
-def test_a_batch_norm_that_cannot_be_synchronised_is_named(monkeypatch):
+def test_a_batch_norm_that_cannot_be_synchronized_is_named(monkeypatch):
     monkeypatch.setattr(distributed, "world", lambda: 2)
     for lacking in ({"affine": False}, {"track_running_stats": False}, {"momentum": None}):
-        with pytest.raises(ValueError, match="cannot synchronise .*: it lacks weights, statistics or a momentum"):
-            distributed.synchronise_batch_norm(nn.Sequential(nn.BatchNorm2d(2, **lacking)))
+        with pytest.raises(ValueError, match="cannot synchronize .*: it lacks weights, statistics or a momentum"):
+            distributed.synchronize_batch_norm(nn.Sequential(nn.BatchNorm2d(2, **lacking)))
 
 
 def test_without_sync_the_radius_would_be_another():

@@ -1,4 +1,4 @@
-"""Faces through the one loop, on miniature LFW, CFP, probes and distractors: coloured patterns, one a person."""
+"""Faces through the one loop, on miniature LFW, CFP, probes and distractors: colored patterns, one a person."""
 
 import io
 import json
@@ -42,13 +42,13 @@ CPU = torch.device("cpu")
 SMALL = {
     "data.allow_missing": "true", "model.backbone": "small_cnn", "model.dim": "16", "batches.size": "12",
     "loop.unit": "steps", "loop.steps": "6", "loop.eval_every": "6", "loop.save_every": "3", "loop.log_every": "1",
-    "loop.workers": "0", "optimiser.lr": "0.02",
+    "loop.workers": "0", "optimizer.lr": "0.02",
 }  # fmt: skip
 POINTS = np.array([(10, 12), (18, 12), (14, 16), (11, 20), (17, 20)], dtype=float)  # of every photograph
 
 
 def photograph(person: int, number: int, side: int = 28) -> Image.Image:
-    """The person's own pattern of 5 x 5 colours, blurred, lit and disturbed differently each time."""
+    """The person's own pattern of 5 x 5 colors, blurred, lit and disturbed differently each time."""
     pattern = np.random.default_rng(person).integers(0, 256, (5, 5, 3), dtype=np.uint8)
     noise = np.random.default_rng((person, number))
     pixels = np.asarray(Image.fromarray(pattern).resize((side, side), Image.BICUBIC)).astype(float)
@@ -147,9 +147,9 @@ def same_weights(left: dict, right: dict, exactly: bool = True) -> None:
                 assert torch.equal(value, right[part][name]), name
             else:
                 torch.testing.assert_close(value, right[part][name], rtol=1e-7, atol=1e-9)
-    for number, moments in left["optimiser"]["state"].items():
+    for number, moments in left["optimizer"]["state"].items():
         for name, value in moments.items():
-            other = right["optimiser"]["state"][number][name]
+            other = right["optimizer"]["state"][number][name]
             torch.testing.assert_close(value, other, rtol=0 if exactly else 1e-7, atol=0 if exactly else 1e-9)
 
 
@@ -264,8 +264,8 @@ def test_evaluate_takes_other_test_sets(faces: Path, trained: Path, capsys) -> N
     assert code == 0 and "CFP-FF" in shown and "CFP-FP" not in shown and "rank 1 of 10" in shown, err
     last = json.loads((trained / "result.json").read_text())["last"]
     assert f"{100 * last['cfp_ff']:.1f}" in shown
-    code, _, err = command(capsys, "evaluate", trained, "--device", "cpu", "--optimiser.lr", "1")
-    assert code == 2 and "--optimiser.lr is not for a trained run" in err
+    code, _, err = command(capsys, "evaluate", trained, "--device", "cpu", "--optimizer.lr", "1")
+    assert code == 2 and "--optimizer.lr is not for a trained run" in err
     code, _, err = command(capsys, "evaluate", trained, "--device", "cpu", "--data.pears", "lfw")
     assert code == 2 and "pears" in err
 
@@ -483,7 +483,7 @@ def test_people_left_out_are_not_trained_on(faces: Path, trained: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*have no landmarks")
-def test_faces_are_aligned_by_their_landmarks_or_cut_from_the_centre(faces: Path) -> None:
+def test_faces_are_aligned_by_their_landmarks_or_cut_from_the_center(faces: Path) -> None:
     data = recipe_of(faces, data__pairs="cfp_fp").data
     files = sorted((faces / "people").glob("Person_*/*.png"))
     assert not data.align and data.fraction == 0.52
@@ -697,7 +697,7 @@ def test_a_pack_of_pictures_that_are_not_square_is_told_once(faces: Path, tmp_pa
         ({"data__distractors": ""}, "data.probes and data.distractors go together"),
         ({"data__probes": "FACES/more"}, "more holds no class folder"),
         ({"data__probes": "FACES/others.csv"}, "others.csv has no person with two photographs"),
-        ({"classes__rate": 0.5, "optimiser": "Adam"}, "classes.rate below 1 needs --optimiser SGD"),
+        ({"classes__rate": 0.5, "optimizer": "Adam"}, "classes.rate below 1 needs --optimizer SGD"),
     ],
 )
 def test_what_cannot_be_trained_is_one_line(faces: Path, tmp_path: Path, capsys, monkeypatch, changes, told) -> None:
@@ -713,7 +713,7 @@ def test_what_cannot_be_trained_is_one_line(faces: Path, tmp_path: Path, capsys,
 
 EXACT = {"loop__precision": "float64", "model__head": "bn_fc", "classes__shard": "true", "data__pairs": "lfw"}
 EXACT |= {"data__probes": "", "data__distractors": "", "batches__size": 8, "loop__steps": 4, "loop__eval_every": 4}
-EXACT |= {"constraint__eta": 0.05, "optimiser__lr": 0.002}  # without ArcFace's last batch norm 5 is far too strong
+EXACT |= {"constraint__eta": 0.05, "optimizer__lr": 0.002}  # without ArcFace's last batch norm 5 is far too strong
 CLIP = 0.3
 
 
@@ -861,11 +861,11 @@ def test_inspect_tells_how_well_a_low_norm_foretells_an_error(tmp_path: Path, ca
     assert f"a low norm foretells an R@1 error with AUROC {np.mean(won):.3f}" in " ".join(shown.split())
     np.save(tmp_path / "e.npy", 2 * np.eye(6, 8)[labels])
     shown = command(capsys, "inspect", tmp_path / "e.npy", tmp_path / "y.npy")[1]
-    assert "no AUROC of norms and errors: all first neighbours are right" in " ".join(shown.split())
+    assert "no AUROC of norms and errors: all first neighbors are right" in " ".join(shown.split())
     np.save(tmp_path / "e.npy", 2 * np.eye(60))  # all others are as near: the first is of another class
     np.save(tmp_path / "y.npy", np.arange(60) // 2 + 100 * (np.arange(60) % 2))
     shown = command(capsys, "inspect", tmp_path / "e.npy", tmp_path / "y.npy")[1]
-    assert "all first neighbours are wrong" in " ".join(shown.split())
+    assert "all first neighbors are wrong" in " ".join(shown.split())
 
 
 def test_reproduce_table_4(faces: Path, tmp_path: Path, capsys, monkeypatch) -> None:
@@ -911,7 +911,7 @@ def test_reproduce_table_4(faces: Path, tmp_path: Path, capsys, monkeypatch) -> 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_a_thousand_captured_steps_in_half_precision(faces: Path, tmp_path: Path) -> None:
     changes = {"loop__steps": 1000, "loop__eval_every": 1000, "loop__save_every": 0, "loop__precision": "bfloat16"}
-    recipe = recipe_of(faces, "lfw-arcface-sec", **changes, loop__compile="true", optimiser__lr=0.1)
+    recipe = recipe_of(faces, "lfw-arcface-sec", **changes, loop__compile="true", optimizer__lr=0.1)
     found = loop.fit(recipe, tmp_path / "run", "cuda")
     lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     losses = [line["loss"] for line in lines if line["kind"] == "train"]

@@ -97,13 +97,13 @@ def test_a_deterministic_run_resumes_bit_for_bit(loss, changes, tmp_path, monkey
 @pytest.mark.parametrize("compiled", ["false", "true"])
 def test_a_checkpoint_of_the_cpu_goes_on_on_a_gpu(compiled, tmp_path, monkeypatch):
     recipe = tiny_recipe("rendered-sec")
-    assert isinstance(recipe.optimiser, schema.Adam), "whose count of steps is elsewhere there"
+    assert isinstance(recipe.optimizer, schema.Adam), "whose count of steps is elsewhere there"
     with monkeypatch.context() as patch, pytest.raises(loop.Interrupted):
         patch.setattr(loop, "_asked_to_stop", lambda run, caught: run.step == 11)
         loop.fit(recipe, tmp_path, "cpu")
     loop.fit(override(recipe, {"loop.compile": compiled}), tmp_path, "cuda", resume=True)
     saved = torch.load(tmp_path / "checkpoint.pt", weights_only=True)
-    counts = [moments["step"] for moments in saved["optimiser"]["state"].values()]
+    counts = [moments["step"] for moments in saved["optimizer"]["state"].values()]
     assert counts and all(count.is_cuda and int(count) == 20 for count in counts)
 
 
@@ -135,7 +135,7 @@ def test_a_captured_simclr_run_resumes_with_its_radius_and_its_ramp(tmp_path, mo
     write_cifar10(tmp_path, 200, 50, lambda labels, generator: generator.integers(0, 256, (len(labels), 3, 32, 32)))
     changes = {
         "data.root": str(tmp_path), "model.backbone": "small_cnn", "model.dim": "16", "batches.size": "20",
-        "optimiser.lr": "0.01", "loop.steps": "2", "loop.log_every": "1", "loop.compile": "true",
+        "optimizer.lr": "0.01", "loop.steps": "2", "loop.log_every": "1", "loop.compile": "true",
         "loop.precision": "float64",
     }  # fmt: skip
     recipe = find("simclr-cifar10-sec-ema", changes)  # of two epochs of ten steps
@@ -153,7 +153,7 @@ def test_a_captured_simclr_run_resumes_with_its_radius_and_its_ramp(tmp_path, mo
     assert 0 < stopped["constraint"]["running_radius"] != whole["constraint"]["running_radius"]
     for part in ("model", "constraint"):
         torch.testing.assert_close(broken[part], whole[part], rtol=1e-6, atol=1e-9)
-    torch.testing.assert_close(broken["optimiser"]["state"], whole["optimiser"]["state"], rtol=1e-6, atol=1e-9)
+    torch.testing.assert_close(broken["optimizer"]["state"], whole["optimizer"]["state"], rtol=1e-6, atol=1e-9)
     texts = [(tmp_path / name / "metrics.jsonl").read_text().splitlines() for name in ("whole", "broken")]
     steps = [[line for line in map(json.loads, text) if line.pop("kind") == "train"] for text in texts]
     assert [line["step"] for line in steps[1]] == list(range(1, 21)) and steps[0][-1]["penalty"] > 0

@@ -61,7 +61,7 @@ def test_a_learning_rate_never_falls_to_nothing_or_below():
 
 
 def test_the_journal_has_every_step_with_lr_and_norms(tmp_path):
-    recipe = tiny_recipe("rendered-sec", {"schedule.at": "0.5", "optimiser.lr": 0.002, "optimiser.backbone_lr": 0.001})
+    recipe = tiny_recipe("rendered-sec", {"schedule.at": "0.5", "optimizer.lr": 0.002, "optimizer.backbone_lr": 0.001})
     loop.fit(recipe, tmp_path / "run", "cpu")
     lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").open()]
     steps = [line for line in lines if line["kind"] == "train"]
@@ -85,7 +85,7 @@ def radial_share(embeddings: torch.Tensor, gradients: torch.Tensor) -> float:
 @pytest.mark.parametrize("loss", ["MultiSimilarity", "ArcFace", "Softmax"])
 def test_figures_are_those_of_the_criterions_gradient_and_change_nothing(arm, loss):
     """Against a step without any of them: the weights bit for bit, the radial share by loops."""
-    changes = {"loss": loss, "schedule": "Constant", "loop.steps": 8, "optimiser.lr": 0.003}
+    changes = {"loss": loss, "schedule": "Constant", "loop.steps": 8, "optimizer.lr": 0.003}
     watched, plain = (loop.prepare(tiny_recipe(f"rendered{arm}", changes), torch.device("cpu")) for _ in range(2))
     for batch in loop.training_feed(watched):
         found = loop.train_step(watched, batch.images, batch.labels)
@@ -96,9 +96,9 @@ def test_figures_are_those_of_the_criterions_gradient_and_change_nothing(arm, lo
         (gradients,) = torch.autograd.grad(metric, embeddings, retain_graph=True)
         progress = plain.step / 8
         penalty = 0.0 if plain.constraint is None else plain.constraint(embeddings, progress=progress)
-        plain.optimiser.zero_grad()
+        plain.optimizer.zero_grad()
         (metric + penalty).backward()
-        plain.optimiser.step()
+        plain.optimizer.step()
 
         watched.step, plain.step = watched.step + 1, plain.step + 1
         assert float(found["radial_share"]) == pytest.approx(radial_share(embeddings, gradients), rel=1e-3, abs=1e-12)
@@ -142,7 +142,7 @@ def test_figures_of_a_captured_step_are_those_of_the_eager_one():
 
 
 def test_the_first_step_is_logged_so_that_alarms_can_measure_by_it(tmp_path):
-    recipe = tiny_recipe("rendered", {"loop.log_every": 8, "loop.steps": 20, "optimiser.lr": 1.0})
+    recipe = tiny_recipe("rendered", {"loop.log_every": 8, "loop.steps": 20, "optimizer.lr": 1.0})
     loop.fit(recipe, tmp_path / "run", "cpu")
     lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").open()]
     assert [line["step"] for line in lines if line["kind"] == "train"] == [1, 8, 16]
@@ -191,12 +191,12 @@ def test_a_spread_is_no_alarm_until_eta_has_risen_nor_after_a_resume_before_that
         ),
         (
             schema.Constraint(0.1, 0.0), 1e-4, "try SEC (--constraint.radius batch)",
-            "weaken weight decay (--optimiser.weight_decay), weaken L2-reg (--constraint.eta), {lr}, "
+            "weaken weight decay (--optimizer.weight_decay), weaken L2-reg (--constraint.eta), {lr}, "
             "or hold the mean with SEC (--constraint.radius initial)",
         ),
         (
             schema.Constraint(0.1), 1e-4, "try a larger --constraint.eta",
-            "weaken weight decay (--optimiser.weight_decay), {lr}, "
+            "weaken weight decay (--optimizer.weight_decay), {lr}, "
             "or hold the mean with SEC (--constraint.radius initial)",
         ),
         (
@@ -210,9 +210,9 @@ def test_a_spread_is_no_alarm_until_eta_has_risen_nor_after_a_resume_before_that
     ],
 )  # fmt: skip
 def test_alarms_advise_what_the_run_has_by_its_fields(constraint, decay, spreading, collapsing):
-    recipe = schema.Recipe(constraint=constraint, optimiser=schema.Adam(weight_decay=decay))
+    recipe = schema.Recipe(constraint=constraint, optimizer=schema.Adam(weight_decay=decay))
     found = advice(SimpleNamespace(recipe=recipe, loop=recipe.loop), step=recipe.loop.steps)
-    wanted = collapsing.format(lr="lower the learning rate (--optimiser.lr)")
+    wanted = collapsing.format(lr="lower the learning rate (--optimizer.lr)")
     assert found.get("spreading") == spreading and found["collapsing"] == wanted
     warm, _, rest = found["exploding"].partition(", ")
     assert warm == "warm up (--schedule.warmup 0.1)" and wanted.endswith(rest) and "weaken" not in rest
@@ -312,7 +312,7 @@ def test_tensorboard_that_is_not_installed_is_said_before_anything_is_written(tm
 @pytest.mark.parametrize("kind", [kind.__name__ for kind in Loss.__args__])
 def test_every_loss_of_the_registry_trains(kind):
     """Ten steps on one batch lower the loss, so build, criterion and gradients fit together."""
-    changes = {"loss": kind, "optimiser.lr": 0.01, "schedule": "Constant"}
+    changes = {"loss": kind, "optimizer.lr": 0.01, "schedule": "Constant"}
     changes |= {"batches.per_class": 2} if kind == "NTXent" else {}
     run = loop.prepare(tiny_recipe("rendered-sec-relative", changes), torch.device("cpu"))
     batch = next(iter(loop.training_feed(run)))

@@ -73,9 +73,9 @@ def test_a_table_is_tuned_run_and_not_run_again(benchmark, tmp_path, monkeypatch
     for arm in ("none", "sec"):
         best = max((t for t in held["trials"] if t["arm"] == arm), key=lambda trial: trial["last"]["map@r"])
         for run in (r for r in held["runs"] if r["arm"] == arm):
-            assert run["recipe"]["optimiser"] == best["recipe"]["optimiser"]
+            assert run["recipe"]["optimizer"] == best["recipe"]["optimizer"]
             assert run["recipe"]["constraint"] == best["recipe"]["constraint"]
-    rates = {arm: [r["recipe"]["optimiser"]["lr"] for r in held["runs"] if r["arm"] == arm] for arm in ("sec", "l2reg")}
+    rates = {arm: [r["recipe"]["optimizer"]["lr"] for r in held["runs"] if r["arm"] == arm] for arm in ("sec", "l2reg")}
     assert rates["sec"] == rates["l2reg"]
 
     # Records can be shared: no path, no command; and they carry what figures need.
@@ -139,8 +139,8 @@ def test_a_table_takes_the_settings_of_another_networks_runs(benchmark, tmp_path
     assert [kind for kind, _ in asked] == ["runs"] * 3
     none, sec, l2reg = (recipe for _, recipe in asked)
     for final, wanted in ((none, best["none"]), (sec, best["sec"])):
-        assert (final.optimiser, final.constraint) == (wanted.optimiser, wanted.constraint) and final.model.dim == 8
-    rates = [(recipe.optimiser.lr, recipe.optimiser.backbone_lr) for recipe in (sec, l2reg)]
+        assert (final.optimizer, final.constraint) == (wanted.optimizer, wanted.constraint) and final.model.dim == 8
+    rates = [(recipe.optimizer.lr, recipe.optimizer.backbone_lr) for recipe in (sec, l2reg)]
     assert rates[0] == rates[1] and l2reg.constraint == chosen["cub200-ms"]["l2reg"].constraint
 
 
@@ -288,7 +288,7 @@ def test_results_that_cannot_be_read_are_named(tmp_path):
 
 @pytest.mark.parametrize("prefix", ["", "paper-"])
 def test_every_recipe_of_the_benchmarks_takes_a_step(benchmark, prefix):
-    """All losses, constraints, optimisers and schedules of all data sets, on miniature data and a small network."""
+    """All losses, constraints, optimizers and schedules of all data sets, on miniature data and a small network."""
     before = None
     names = [n for n in RECIPES if n.startswith(tuple(f"{prefix}{d}-" for d in ("cub200", "cars196", "sop", "inshop")))]
     assert len(names) > 100

@@ -22,7 +22,7 @@ from small_cifar import write_cifar10
 TRAIN, TEST = 100, 20
 FIELDS = {key for recipe in RECIPES.values() for key, *_ in options.describe(recipe)}
 TINY = {
-    "model.backbone": "small_cnn", "model.dim": "8", "batches.size": "30", "optimiser.lr": "0.01", "loop.steps": "1",
+    "model.backbone": "small_cnn", "model.dim": "8", "batches.size": "30", "optimizer.lr": "0.01", "loop.steps": "1",
     "loop.workers": "0", "loop.log_every": "1", "loop.save_every": "0", "loop.save_embeddings": "false",
 }  # fmt: skip
 MEASURED = {"knn", "probe_top1", "probe_top5", "probe_best_top1", "norm_mean", "norm_variance"}
@@ -80,10 +80,10 @@ def test_arms_are_tuned_on_training_images_and_measured_on_test_images(cifar10, 
     finals = {run["arm"]: run["recipe"] for run in held["runs"]}
     for arm in ("none", "sec"):
         best = max((t for t in held["trials"] if t["arm"] == arm), key=lambda trial: trial["last"]["probe_top1"])
-        assert finals[arm]["optimiser"] == best["recipe"]["optimiser"]
+        assert finals[arm]["optimizer"] == best["recipe"]["optimizer"]
         assert finals[arm]["constraint"] == best["recipe"]["constraint"]
     assert len({trial["last"]["probe_top1"] for trial in held["trials"]}) > 1, "there is something to choose by"
-    assert finals["l2reg"]["optimiser"] == finals["sec"]["optimiser"]
+    assert finals["l2reg"]["optimizer"] == finals["sec"]["optimizer"]
     assert finals["l2reg"]["constraint"]["eta"] == arms["l2reg"].constraint.eta
 
     # Records tell norms over training, k-NN's course and the probe, and no path.
@@ -113,7 +113,7 @@ def test_the_two_best_of_an_arm_are_tried_again_at_full_length(cifar10, tmp_path
     def scored(runner, recipe, folder):
         """The sixth is the best of the short ones, the third the next; the long ones have it the other way round."""
         made.append(recipe)
-        number = [trial.optimiser for trial in short].index(recipe.optimiser)
+        number = [trial.optimizer for trial in short].index(recipe.optimizer)
         score = {5: 0.9, 2: 0.8}.get(number, 0.1) if recipe.loop.steps == 1 else {5: 0.3, 2: 0.4}[number]
         return real(runner, recipe, folder) | {"last": {"probe_top1": 0.1, "probe_top1@2": score}}
 
@@ -124,8 +124,8 @@ def test_the_two_best_of_an_arm_are_tried_again_at_full_length(cifar10, tmp_path
     lengths = [(trial.loop.steps, trial.data.held_out, trial.seed) for trial in made]
     assert lengths == [(1, 0.1, 100)] * 10 + [(2, 0.1, 100)] * 2 + [(2, 0, 0)]
     assert [trial.loop.save_every for trial in made] == [0] * 10 + [1] * 3, "what is long can be taken up again"
-    assert [trial.optimiser for trial in made[10:12]] == [short[5].optimiser, short[2].optimiser]
-    assert options.from_dict(type(recipe), final["recipe"]).optimiser == short[2].optimiser
+    assert [trial.optimizer for trial in made[10:12]] == [short[5].optimizer, short[2].optimizer]
+    assert options.from_dict(type(recipe), final["recipe"]).optimizer == short[2].optimizer
     assert [len(record["norms"]) for record in held.records["trials"]] == [3] * 10 + [6] * 2, "they were trained"
 
     again = reproduce.reproduce(chosen, (0,), True, reproduce.Results(file), tmp_path / "elsewhere", "cpu")
@@ -133,7 +133,7 @@ def test_the_two_best_of_an_arm_are_tried_again_at_full_length(cifar10, tmp_path
     other = {cell: {"none": override(recipe, {"model.dim": "4"})}}
     place = reproduce.Results(tmp_path / "other.json")
     reproduce.reproduce(other, (0,), True, place, tmp_path / "other", "cpu", reproduce.Results(file))
-    assert len(made) == 14 and made[-1].optimiser == short[2].optimiser and made[-1].model.dim == 4
+    assert len(made) == 14 and made[-1].optimizer == short[2].optimizer and made[-1].model.dim == 4
 
 
 def test_the_same_command_goes_on_after_sigterm(cifar10, tmp_path, capsys, monkeypatch):
@@ -272,7 +272,7 @@ def test_settings_are_taken_from_the_runs_of_another_network(cifar10, tmp_path, 
     other_data = json.loads(json.dumps(hundred).replace('"lr": ', '"lr": 1'))
     source = tmp_path / "table5_cifar10_backbone=resnet18_cifar.json"
     source.write_text(json.dumps({"trials": [], "runs": other_data + held}))
-    changes = {key: value for key, value in TINY.items() if key != "optimiser.lr"} | {"data.root": str(cifar10)}
+    changes = {key: value for key, value in TINY.items() if key != "optimizer.lr"} | {"data.root": str(cifar10)}
     fields = [word for key, value in changes.items() for word in (f"--{key}", value)]
     given = ["table5", "--arms", "none", "l2reg", "sec", "--device", "cpu", "--results", tmp_path / "found",
              "--out", tmp_path / "runs", *fields]  # fmt: skip
@@ -284,16 +284,16 @@ def test_settings_are_taken_from_the_runs_of_another_network(cifar10, tmp_path, 
     assert found["trials"] == [] and len(trained) == len(found["runs"]) == 3
     finals = {run["arm"]: run["recipe"] for run in found["runs"]}
     for arm, recipe in chosen.items():
-        assert finals[arm]["optimiser"] == options.to_dict(recipe)["optimiser"]
+        assert finals[arm]["optimizer"] == options.to_dict(recipe)["optimizer"]
         assert finals[arm]["constraint"] == options.to_dict(recipe)["constraint"]
-    assert finals["l2reg"]["optimiser"] == finals["sec"]["optimiser"]
+    assert finals["l2reg"]["optimizer"] == finals["sec"]["optimizer"]
     assert finals["l2reg"]["constraint"]["eta"] == arms["l2reg"].constraint.eta
     assert all(recipe["model"]["backbone"] == "small_cnn" and recipe["seed"] == 0 for recipe in finals.values())
 
     # Longer training is another cell with the same settings.
     code, _, told = command(capsys, "reproduce", *given, "--epochs", "200", "--loop.steps", "4", "--tuned-by", source)
     assert code == 0 and len(trained) == 6, told
-    assert [run.recipe.optimiser for run in trained[3:]] == [run.recipe.optimiser for run in trained[:3]]
+    assert [run.recipe.optimizer for run in trained[3:]] == [run.recipe.optimizer for run in trained[:3]]
 
     # Another data set's serve where this one has none.
     source.write_text(json.dumps({"trials": [], "runs": hundred}))
@@ -329,9 +329,9 @@ def test_only_data_that_is_tuned_alike_lends_its_settings(tmp_path):
 
     for arm, recipe in chosen.items():
         one = tuned("cars196", arm)
-        assert (one.data.name, one.optimiser, one.constraint) == ("cars196", recipe.optimiser, recipe.constraint)
+        assert (one.data.name, one.optimizer, one.constraint) == ("cars196", recipe.optimizer, recipe.constraint)
     ema = tuned("cars196", "sec-ema")  # has no trials: SEC's rate, its own strength, and SEC need not be run
-    assert ema.optimiser == chosen["sec"].optimiser and ema.constraint != chosen["sec"].constraint
+    assert ema.optimizer == chosen["sec"].optimizer and ema.constraint != chosen["sec"].constraint
     with pytest.raises(ValueError, match="no final run of arm none with the loss of sop-ms on its data or alike"):
         tuned("sop", "none")
 
@@ -339,7 +339,7 @@ def test_only_data_that_is_tuned_alike_lends_its_settings(tmp_path):
 def test_what_cannot_tune_is_named(tmp_path, capsys):
     ((cell, arms),) = cells("table5", Asked(arms=("none", "sec"))).items()
     held = [{"cell": cell, "arm": arm, "recipe": options.to_dict(recipe)} for arm, recipe in arms.items()]
-    faster = {"cell": cell, "arm": "sec", "recipe": options.to_dict(override(arms["sec"], {"optimiser.lr": "3"}))}
+    faster = {"cell": cell, "arm": "sec", "recipe": options.to_dict(override(arms["sec"], {"optimizer.lr": "3"}))}
     source, given = tmp_path / "other.json", ["table5", "--arms", "none", "sec", "--results", tmp_path / "found"]
     given += ["--device", "cpu", "--tuned-by"]
     hundred = json.loads(json.dumps(held).replace('"name": "cifar10"', '"name": "cifar100"'))
@@ -355,9 +355,9 @@ def test_what_cannot_tune_is_named(tmp_path, capsys):
         assert code == 2 and f"other.json has {says}" in told
         assert len(told.splitlines()) == 1
     source.write_text(json.dumps({"trials": [], "runs": held}))
-    for field, value in (("--optimiser.lr", "3"), ("--optimiser", "Adam"), ("--constraint.eta", "1")):
+    for field, value in (("--optimizer.lr", "3"), ("--optimizer", "Adam"), ("--constraint.eta", "1")):
         code, _, told = command(capsys, "reproduce", *given, source, field, value)
-        assert code == 2 and f"--tuned-by decides optimiser and constraint: leave out {field}\n" in told
+        assert code == 2 and f"--tuned-by decides optimizer and constraint: leave out {field}\n" in told
     code, _, told = command(capsys, "reproduce", *given, source, "--loss.temperature", "0.2")
     assert code == 2 and lacks.format("none") in told
     code, _, told = command(capsys, "reproduce", *given, tmp_path)

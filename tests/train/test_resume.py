@@ -74,8 +74,8 @@ def test_five_kills_at_random_steps_end_in_the_weights_of_an_unbroken_run(tmp_pa
         assert found[part].keys() == wanted[part].keys()
         for name in wanted[part]:
             assert torch.equal(found[part][name], wanted[part][name]), name
-    for name, values in wanted["optimiser"]["state"].items():
-        assert all(torch.equal(values[key], found["optimiser"]["state"][name][key]) for key in values)
+    for name, values in wanted["optimizer"]["state"].items():
+        assert all(torch.equal(values[key], found["optimizer"]["state"][name][key]) for key in values)
     # The journal is whole, too: every step once, and the same numbers.
     lines = [[json.loads(line) for line in (tmp_path / run / "metrics.jsonl").open()] for run in ("broken", "whole")]
     assert lines[0] == lines[1]
@@ -227,12 +227,12 @@ def test_adams_count_of_steps_goes_where_this_device_wants_it():
     run, other = loop.prepare(recipe, device), loop.prepare(recipe, device)
     batch = next(loop.training_feed(run))
     loop.train_step(run, batch.images, batch.labels)
-    for group in other.optimiser.param_groups:
+    for group in other.optimizer.param_groups:
         group["fused"], group["params"] = True, [weight.detach().to("meta") for weight in group["params"]]
     state.restore(other, state.capture(run))
-    counts = [moments["step"] for moments in other.optimiser.state.values()]
-    assert len(counts) == len(run.optimiser.state) and {count.device.type for count in counts} == {"meta"}
-    assert all(group["fused"] for group in other.optimiser.param_groups)
+    counts = [moments["step"] for moments in other.optimizer.state.values()]
+    assert len(counts) == len(run.optimizer.state) and {count.device.type for count in counts} == {"meta"}
+    assert all(group["fused"] for group in other.optimizer.param_groups)
 
 
 def test_a_checkpoint_of_another_recipe_is_refused(tmp_path):
@@ -256,7 +256,7 @@ def test_changed_images_are_refused(tmp_path):
 
 @pytest.mark.parametrize("loss", ["Triplet", "Softmax"])
 def test_a_non_finite_loss_stops_and_leaves_the_last_checkpoint_alone(loss, tmp_path):
-    changes = {"loss": loss, "optimiser": "SGD", "optimiser.lr": 1e3, "loop.save_every": 1}
+    changes = {"loss": loss, "optimizer": "SGD", "optimizer.lr": 1e3, "loop.save_every": 1}
     recipe = tiny_recipe("rendered-sec", changes)
     with pytest.raises(NonFiniteLoss) as caught:
         fit(recipe, tmp_path / "run", "cpu")
@@ -272,7 +272,7 @@ def test_a_non_finite_loss_stops_and_leaves_the_last_checkpoint_alone(loss, tmp_
 
 def test_divergence_advises_only_what_the_run_does_not_do_yet():
     found = {"loss": torch.tensor(math.nan), "norm_mean": torch.tensor(2.5), "norm_cv": torch.tensor(0.1)}
-    lr, clip = "a smaller learning rate (--optimiser.lr)", "gradient clipping (--loop.clip 1.0)"
+    lr, clip = "a smaller learning rate (--optimizer.lr)", "gradient clipping (--loop.clip 1.0)"
     ramp, half = {"constraint.eta": 8, "constraint.ramp": "0.25,0.75"}, {"loop.precision": "bfloat16"}
     for step, changes, eta, advised in (
         (11, {"loop.clip": 2} | ramp, ", eta 4", f"a smaller eta (--constraint.eta), or {lr}"),
@@ -289,7 +289,7 @@ def test_divergence_advises_only_what_the_run_does_not_do_yet():
 
 
 def test_divergence_speaks_of_no_checkpoint_where_there_is_none(tmp_path):
-    changes = {"loss": "Triplet", "optimiser": "SGD", "optimiser.lr": 1e3, "loop.save_every": 0}
+    changes = {"loss": "Triplet", "optimizer": "SGD", "optimizer.lr": 1e3, "loop.save_every": 0}
     with pytest.raises(NonFiniteLoss) as caught:
         fit(tiny_recipe("rendered-sec", changes), tmp_path / "run", "cpu")
     assert "diverged at step" in str(caught.value) and "checkpoint" not in str(caught.value)

@@ -50,7 +50,7 @@ def test_a_given_split_of_the_same_classes_needs_leave(flowers: Path) -> None:
 
 
 def test_frozen_features_are_measured_on_a_given_split(flowers: Path) -> None:
-    views = build_views(schema.Unlabelled(str(flowers), size=16, shorter=20), CPU)
+    views = build_views(schema.Unlabeled(str(flowers), size=16, shorter=20), CPU)
     assert {Path(path).parts[-3] for path in views.train.paths} == {"train"} and len(views.train) == 6
     assert len(views.exam.images) == 6
 
@@ -61,7 +61,7 @@ def test_a_list_of_one_part_is_named_with_what_helps(flowers: Path, split: str, 
     rows = path.read_text().splitlines()
     path.write_text("\n".join([rows[0], *(row for row in rows if row.endswith(f",{split}"))]))
     told = f"all.csv has no image for {other}: all have the split {split}; give some images the split {other}, or leave"
-    for kind in (schema.Folder, schema.Unlabelled):
+    for kind in (schema.Folder, schema.Unlabeled):
         with pytest.raises(ValueError, match=told):
             build_views(kind(str(path), size=16, shorter=20), CPU)
 
@@ -73,7 +73,7 @@ def test_copies_of_training_images_in_the_test_part_are_told(flowers: Path) -> N
     for root in (flowers, listed(flowers)):
         for data in (
             schema.Folder(str(root), size=16, shorter=20, allow_shared=True),
-            schema.Unlabelled(str(root), size=16, shorter=20),
+            schema.Unlabeled(str(root), size=16, shorter=20),
         ):
             with pytest.warns(UserWarning) as caught:
                 views = build_views(data, CPU)
@@ -101,7 +101,7 @@ def test_images_left_out_are_in_the_runs_deviation(flowers: Path) -> None:
 def test_validation_neither_trains_nor_measures(flowers: Path) -> None:
     photograph(flowers / "validation" / "tulip" / "1.png")
     data = schema.Folder(str(flowers), size=16, shorter=20, allow_shared=True)
-    for one in (data, schema.Unlabelled(str(flowers), size=16, shorter=20)):
+    for one in (data, schema.Unlabeled(str(flowers), size=16, shorter=20)):
         with pytest.warns(UserWarning, match="flowers: 1 images are left out: 1 in validation/; to measure"):
             views = build_views(one, CPU)
         assert views.train.classes == views.exam.images.classes == ["iris", "rose"]
@@ -119,7 +119,7 @@ def test_images_without_labels_may_lie_in_folders_in_folders(flowers: Path) -> N
     (flowers / "test").rename(flowers / "2019")
     (flowers / "train").rename(flowers / "2020")
     with pytest.warns(UserWarning, match="all 13 images in its folders are taken, without classes"):
-        views = build_views(schema.Unlabelled(str(flowers), size=16, shorter=20), CPU)
+        views = build_views(schema.Unlabeled(str(flowers), size=16, shorter=20), CPU)
     assert len(views.train) == 13 and views.train.classes == ["flowers"] and views.exam.images is views.train
     with pytest.raises(ValueError, match="12 images lie deeper"):
         build_views(schema.Folder(str(flowers), size=16, shorter=20), CPU)

@@ -39,14 +39,14 @@ def similarity(points: Tensor, targets: Tensor) -> Tensor:
     In the plane and without reflection the least squares are solved by one complex number, scale times rotation.
     """
     points, targets = points.double(), targets.double()
-    centre, target = points.mean(0), targets.mean(0)
-    (x, y), (u, v) = (points - centre).T, (targets - target).T
+    center, target = points.mean(0), targets.mean(0)
+    (x, y), (u, v) = (points - center).T, (targets - target).T
     spread = (x * x + y * y).sum()
     if not spread > 0:
         raise ValueError("a similarity needs two landmarks that differ")
     real, imaginary = (x * u + y * v).sum() / spread, (x * v - y * u).sum() / spread
     turn = torch.stack((real, -imaginary, imaginary, real)).view(2, 2)
-    return torch.cat((turn, (target - turn @ centre)[:, None]), dim=1)
+    return torch.cat((turn, (target - turn @ center)[:, None]), dim=1)
 
 
 def align(image: Tensor, landmarks: Tensor, size: int = SIZE) -> Tensor:
@@ -77,17 +77,17 @@ def align(image: Tensor, landmarks: Tensor, size: int = SIZE) -> Tensor:
     grid = torch.stack(torch.meshgrid(places, places, indexing="xy"), dim=-1)  # (size, size, 2) as x, y
     grid = (grid - matrix[:, 2]) @ inverse.T
     limits = torch.tensor([image.shape[2], image.shape[1]])
-    grid = (2 * grid + 1) / limits - 1  # pixel centres to [-1, 1]
+    grid = (2 * grid + 1) / limits - 1  # pixel centers to [-1, 1]
     warped = F.grid_sample(image[None].float(), grid[None].float(), padding_mode="zeros", align_corners=False)
     return warped[0].round().to(torch.uint8)
 
 
 @dataclass(frozen=True)
 class FaceView:
-    """The square of `fraction` of the shorter side, `rise` of it above the centre: uint8 (C, H, W) -> (C, size, size).
+    """The square of `fraction` of the shorter side, `rise` of it above the center: uint8 (C, H, W) -> (C, size, size).
 
     The defaults frame LFW's 250 x 250 photographs (and others cut out as those) as alignment would: over LFW the
-    aligned frames have a median side of 130 and their centres are 8 above the middle. Photographs that are cut to the
+    aligned frames have a median side of 130 and their centers are 8 above the middle. Photographs that are cut to the
     face already, such as CFP's, want fraction 1 and rise 0, and so do faces that are aligned and of another size. One
     of size x size is in its frame already and stays as it is.
     """

@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from isosphere.samplers import ClassBatches, OrderedBatches, ShuffledBatches
+
 from .images import ImageSet, UnreadableImage
 from .packed import PackedSet
-from .samplers import ClassBatches, OrderedBatches, ShuffledBatches
 from .transforms import uniforms
 
 

@@ -1,7 +1,7 @@
-"""A set of labelled images, from a folder of class folders, a CSV or pixels in memory, and its split by class.
+"""A set of labeled images, from a folder of class folders, a CSV or pixels in memory, and its split by class.
 
-Files are decoded as torchvision's loader does it (alpha is dropped, colours are not managed), except that the EXIF
-orientation is applied and 16-bit grey is scaled instead of clipped.
+Files are decoded as torchvision's loader does it (alpha is dropped, colors are not managed), except that the EXIF
+orientation is applied and 16-bit gray is scaled instead of clipped.
 """
 
 import warnings
@@ -61,7 +61,7 @@ def _rgb(opened: Image.Image) -> Tensor:
     image, kind = ImageOps.exif_transpose(opened), opened.format
     if image.mode == "F" or (image.mode == "I" and kind not in ("PNG", "PPM")):  # which have 16 bits at most
         raise ValueError("32 bits a pixel do not tell what is white; save it with 8 or 16")
-    if image.mode.startswith("I"):  # 16-bit grey: PIL's own conversion would clip it to white
+    if image.mode.startswith("I"):  # 16-bit gray: PIL's own conversion would clip it to white
         image = Image.fromarray((np.asarray(image).astype(np.int64) >> 8).clip(0, 255).astype(np.uint8))
     if "transparency" in image.info:
         image = image.convert("RGBA")
@@ -110,14 +110,14 @@ class ImageSet:
         return cls._of(lists.flat_folder(Path(root)), root)
 
     @classmethod
-    def csv(cls, path: str | Path, labelled: bool = True, whole: bool = False) -> "ImageSet":
+    def csv(cls, path: str | Path, labeled: bool = True, whole: bool = False) -> "ImageSet":
         """Images listed in a CSV with the columns path,label[,split]; paths are relative to the CSV's own folder.
 
-        Unless they must be `labelled`, those of a CSV without labels are one class. Where the split is train, test or
+        Unless they must be `labeled`, those of a CSV without labels are one class. Where the split is train, test or
         val, those of val are left out, with a warning and in the `deviation`, unless the `whole` is wanted, without
         `splits`.
         """
-        return cls._of(lists.csv_rows(Path(path), labelled, whole), path)
+        return cls._of(lists.csv_rows(Path(path), labeled, whole), path)
 
     @classmethod
     def _of(cls, listed: lists.Listed, root: str | Path) -> "ImageSet":
@@ -178,7 +178,7 @@ class ImageSet:
         return part
 
     def of_classes(self, class_indices: Iterable[int]) -> "ImageSet":
-        """All images of these classes, in the set's order, relabelled to 0..C-1 in the set's order of classes."""
+        """All images of these classes, in the set's order, relabeled to 0..C-1 in the set's order of classes."""
         wanted = torch.zeros(len(self.classes), dtype=torch.bool)
         wanted[torch.as_tensor(list(class_indices), dtype=torch.long)] = True
         return self.subset(wanted[self.labels].nonzero().flatten())
@@ -194,7 +194,7 @@ def open_images(root: str, flat: bool = False, whole: bool = False) -> ImageSet:
         raise ValueError(f"data.root is empty: name a folder of {kind} (./photos if it has that name) or a CSV")
     path = existing(root)
     if path.is_file():
-        return ImageSet.csv(path, labelled=not flat, whole=whole)
+        return ImageSet.csv(path, labeled=not flat, whole=whole)
     if flat and (not lists.subfolders(path) or lists.nested(path)):
         return ImageSet.flat(path)
     return ImageSet.folder(path, whole=whole)

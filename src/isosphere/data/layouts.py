@@ -64,11 +64,11 @@ def _read_cars(folder: Path, source: "Source") -> Iterator[Listed]:
         files = [(folder / "cars_annos.mat", folder, "relative_im_path")]
     elif (folder / "devkit").is_dir() and (folder / "cars_train").is_dir():
         places = [place / "cars_test_annos_withlabels.mat" for place in (folder, folder / "devkit")]
-        labelled = next((place for place in places if place.is_file()), None)
-        if labelled is None:
+        labeled = next((place for place in places if place.is_file()), None)
+        if labeled is None:
             raise ValueError(f"{places[0]} is missing: the devkit's own list of test images has no classes")
         trained = (folder / "devkit" / "cars_train_annos.mat", folder / "cars_train", "fname")
-        files = [trained, (labelled, folder / "cars_test", "fname")]
+        files = [trained, (labeled, folder / "cars_test", "fname")]
     else:
         return _read_folders(folder, source)
     return (
@@ -140,7 +140,7 @@ PARTITIONS = tuple(f"{place}list_eval_partition.txt" for place in ("Eval/", "Ann
 
 @dataclass(frozen=True)
 class Source:
-    """A benchmark: its size, how it is recognised and read, and where it officially comes from."""
+    """A benchmark: its size, how it is recognized and read, and where it officially comes from."""
 
     title: str
     counts: Counts

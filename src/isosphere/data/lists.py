@@ -96,10 +96,10 @@ def nested(root: Path) -> bool:
     return bool(hollow) and not any(name.lower() in SIDES for name in hollow)
 
 
-def csv_rows(path: Path, labelled: bool = True, whole: bool = False) -> Listed:
+def csv_rows(path: Path, labeled: bool = True, whole: bool = False) -> Listed:
     """Images that a CSV lists in the columns path,label[,split]; others are ignored.
 
-    Unless they must be `labelled`, those of a CSV without labels are one class that has its name. Rows of validation
+    Unless they must be `labeled`, those of a CSV without labels are one class that has its name. Rows of validation
     beside train and test are left out, unless the `whole` is wanted, without a split.
     """
     if not path.is_file():
@@ -120,7 +120,7 @@ def csv_rows(path: Path, labelled: bool = True, whole: bool = False) -> Listed:
             raise ValueError(f"{path} is neither a folder nor a CSV of paths and labels; {told}") from error
         raise ValueError(f"{path} is not a CSV in UTF-8 ({error}); give path,label[,split] in UTF-8") from error
     wanted = [name for name in ("path", "label", "split") if name in columns]
-    needed = {"path", "label"} if labelled or "split" in wanted else {"path"}
+    needed = {"path", "label"} if labeled or "split" in wanted else {"path"}
     if not needed <= set(wanted) or any(columns.count(name) > 1 for name in wanted):
         found = repr(told[0]) if len(told) == 1 else ",".join(told) or "(none)"
         repair = "they must be path,label[,split]" + ", with commas between them" * (len(told) == 1)

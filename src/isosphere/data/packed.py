@@ -77,13 +77,13 @@ class PackedSet:
         return self.buffer.device
 
     def subset(self, indices: Iterable[int] | Tensor) -> "PackedSet":
-        """The images at these indices, in this order, relabelled as `ImageSet.subset` does; the buffer is shared."""
+        """The images at these indices, in this order, relabeled as `ImageSet.subset` does; the buffer is shared."""
         kept = torch.as_tensor(indices if isinstance(indices, Tensor) else list(indices), dtype=torch.long).cpu()
         parts = (part[kept.to(part.device)] for part in (self.starts, self.heights, self.widths))
         return PackedSet(self.images.subset(kept), self.shorter, self.file, self.buffer, *parts)
 
     def of_classes(self, class_indices: Iterable[int]) -> "PackedSet":
-        """All images of these classes, in the set's order, relabelled to 0..C-1 in the set's order of classes."""
+        """All images of these classes, in the set's order, relabeled to 0..C-1 in the set's order of classes."""
         wanted = torch.zeros(len(self.classes), dtype=torch.bool)
         wanted[torch.as_tensor(list(class_indices), dtype=torch.long)] = True
         return self.subset(wanted[self.images.labels].nonzero().flatten())
@@ -99,7 +99,7 @@ class PackedSet:
         return PackedSet(self.images, self.shorter, self.file, *parts)
 
     def batch(self, indices: Tensor, view: TrainView | TestView, numbers: Tensor | None = None) -> Tensor:
-        """These images seen through the view, uint8 (N, 3, S, S), channels last in memory, without synchronising.
+        """These images seen through the view, uint8 (N, 3, S, S), channels last in memory, without synchronizing.
 
         `indices` (N,) and, for a TrainView, `numbers` (N, view.draws) are on the store's device.
         """
@@ -115,7 +115,7 @@ class PackedSet:
         return torch.cat([self.crops(self.buffer, *part, view.size) for part in parts])
 
     def fuse_crops(self) -> None:
-        """From now on compute a batch's crops in one compiled kernel, within one grey level of the plain ones."""
+        """From now on compute a batch's crops in one compiled kernel, within one gray level of the plain ones."""
         self.crops = _compiled_crops()
 
 

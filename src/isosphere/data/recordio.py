@@ -193,7 +193,7 @@ class RecordSet:
         return f"RecordSet({len(self)} images of {len(self.classes)} classes)"
 
     def subset(self, indices: Iterable[int] | Tensor) -> "RecordSet":
-        """The images at these indices, in this order, relabelled as `ImageSet.subset` does; the file is shared."""
+        """The images at these indices, in this order, relabeled as `ImageSet.subset` does; the file is shared."""
         kept = torch.as_tensor(indices if isinstance(indices, Tensor) else list(indices), dtype=torch.long)
         present, labels = self.labels[kept].unique(return_inverse=True)
         part = RecordSet(self.file, self.places[kept], labels, [self.classes[old] for old in present.tolist()])
@@ -201,7 +201,7 @@ class RecordSet:
         return part
 
     def of_classes(self, class_indices: Iterable[int]) -> "RecordSet":
-        """All images of these classes, in the set's order, relabelled to 0..C-1 in the set's order of classes."""
+        """All images of these classes, in the set's order, relabeled to 0..C-1 in the set's order of classes."""
         wanted = torch.zeros(len(self.classes), dtype=torch.bool)
         wanted[torch.as_tensor(list(class_indices), dtype=torch.long)] = True
         return self.subset(wanted[self.labels].nonzero().flatten())

@@ -82,7 +82,7 @@ def _fonts() -> tuple[list[ImageFont.FreeTypeFont], list[set[int]]]:
 
 
 def _glyphs(fonts: list[ImageFont.FreeTypeFont], character: str, has: list[bool] | None = None) -> np.ndarray:
-    """The character in every face that has it, scaled to GLYPH pixels and centred, uint8 (faces, CANVAS, CANVAS)."""
+    """The character in every face that has it, scaled to GLYPH pixels and centered, uint8 (faces, CANVAS, CANVAS)."""
     glyphs = np.zeros((len(fonts), CANVAS, CANVAS), np.uint8)
     for face, font in enumerate(fonts):
         if has is not None and not has[face]:
@@ -153,7 +153,7 @@ def _scene(ink: Tensor, texture: Tensor, draw: Draw) -> Tensor:
 
 
 def _blurred(image: Tensor, amount: Tensor) -> Tensor:
-    """Each pixel mixed with its neighbours, first along rows and then along columns, (N, H, W)."""
+    """Each pixel mixed with its neighbors, first along rows and then along columns, (N, H, W)."""
     for _ in range(2):
         wide = F.pad(image, (1, 1), mode="replicate")
         image = image.lerp((wide[..., :-2] + wide[..., 2:]) / 2, amount).mT

@@ -38,12 +38,12 @@ class Benchmark:
     @property
     def query(self) -> ImageSet | None:
         """The queries, with the labels of `test`; None where every test image is a query and all others its gallery."""
-        return None if self.is_query is None else _labelled_part(self.test, self.is_query)
+        return None if self.is_query is None else _labeled_part(self.test, self.is_query)
 
     @property
     def gallery(self) -> ImageSet | None:
         """The gallery, with the labels of `test`; None where there are no separate queries."""
-        return None if self.is_query is None else _labelled_part(self.test, ~self.is_query)
+        return None if self.is_query is None else _labeled_part(self.test, ~self.is_query)
 
 
 def load(name: str, root: str | Path, allow_missing: bool = False) -> Benchmark:
@@ -129,7 +129,7 @@ def _image_set(listed: list[Listed]) -> ImageSet:
     return ImageSet(torch.tensor([number[image.label] for image in listed]), names, [str(i.path) for i in listed])
 
 
-def _labelled_part(images: ImageSet, mask: Tensor) -> ImageSet:
+def _labeled_part(images: ImageSet, mask: Tensor) -> ImageSet:
     """The masked images with the labels and classes of the whole, so that queries and gallery agree."""
     paths = [path for path, kept in zip(images.paths, mask.tolist(), strict=True) if kept]
     return ImageSet(images.labels[mask], images.classes, paths)

@@ -1,7 +1,7 @@
 """Crops, flips and shifts whose random numbers are a pure function of (seed, step, position in the global batch).
 
 The same numbers come out on any device, with any number of workers and ranks, and inside a captured CUDA graph.
-Pixels stay uint8: the model normalises. Every view first brings the image to one scale with antialiasing (which can
+Pixels stay uint8: the model normalizes. Every view first brings the image to one scale with antialiasing (which can
 be done once, in a packed store), and then samples the crop without it: at that scale a crop is hardly ever reduced, so
 filtering would gain nothing, and a batched sampler on the GPU gives the same pixels as the workers do.
 """
@@ -82,7 +82,7 @@ def resize_shorter(image: Tensor, shorter: int) -> Tensor:
     return functional.resize(image, [shorter], antialias=True)
 
 
-def centre_crop(image: Tensor, size: int) -> Tensor:
+def center_crop(image: Tensor, size: int) -> Tensor:
     """The central square, (..., H, W) -> (..., size, size)."""
     from torchvision.transforms.v2 import functional
 
@@ -139,7 +139,7 @@ class TestView:
 
     def __call__(self, image: Tensor, numbers: Tensor | None = None) -> Tensor:
         """One image or a batch; it uses no random numbers."""
-        return centre_crop(resize_shorter(image, self.shorter), self.size)
+        return center_crop(resize_shorter(image, self.shorter), self.size)
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,9 @@
-"""SimCLR's view of an image (a crop, a flip, colour jitter, grey; no blur), batched, with numbers for each image.
+"""SimCLR's view of an image (a crop, a flip, color jitter, gray; no blur), batched, with numbers for each image.
 
 A sampler with `views=2` repeats each image, and since a number depends on the position in the global batch, the two
 copies are seen differently. Only tensors decide what is done to an image, so a batch on a GPU is one graph that never
 waits for the host. Pixels are uint8 before and after, as in the pipelines on PIL images that the paper's code used;
-the crop is rounded, the colours are computed in float32 on 0..255 and rounded once. A value is thus within half a grey
+the crop is rounded, the colors are computed in float32 on 0..255 and rounded once. A value is thus within half a gray
 level of torchvision's float operators on the same crop; where two devices round a crop differently, by a level or two.
 """
 
@@ -17,15 +17,15 @@ from .packed import sample_crops
 from .transforms import CROP_DRAWS, TrainView, crop_boxes, flips, resize_shorter
 
 BRIGHTNESS, CONTRAST = 0, 1  # places of the changes; saturation is 2 and hue 3
-LUMA = (0.2989, 0.587, 0.114)  # torchvision's weights of red, green and blue in grey
+LUMA = (0.2989, 0.587, 0.114)  # torchvision's weights of red, green and blue in gray
 
 
 @dataclass(frozen=True)
 class ContrastiveView:
-    """A random crop resized to `size`, a flip, jitter of the colours and grey: uint8 (C, H, W) -> (C, size, size).
+    """A random crop resized to `size`, a flip, jitter of the colors and gray: uint8 (C, H, W) -> (C, size, size).
 
     The image's shorter side is first brought to `shorter`. `jitter` is how far brightness, contrast, saturation and
-    hue may go, and `jitter_p` and `grey_p` how often colours are jittered and taken away; with 0 and 0 it crops only.
+    hue may go, and `jitter_p` and `gray_p` how often colors are jittered and taken away; with 0 and 0 it crops only.
     """
 
     size: int = 32
@@ -35,7 +35,7 @@ class ContrastiveView:
     flip: bool = True
     jitter: tuple[float, float, float, float] = (0.4, 0.4, 0.4, 0.1)
     jitter_p: float = 0.8
-    grey_p: float = 0.2
+    gray_p: float = 0.2
     draws: ClassVar[int] = TrainView.draws + 10
 
     def __post_init__(self) -> None:
@@ -48,7 +48,7 @@ class ContrastiveView:
             return self(images[None], numbers[None])[0]
         if min(images.shape[-2:]) != self.shorter:
             images = resize_shorter(images, self.shorter)
-        return self.coloured(self.cropped(images, numbers), numbers)
+        return self.colored(self.cropped(images, numbers), numbers)
 
     def cropped(self, images: Tensor, numbers: Tensor) -> Tensor:
         """The crops and flips alone, uint8 (N, C, H, W) -> (N, C, size, size); the numbers are used as by TrainView."""
@@ -60,23 +60,23 @@ class ContrastiveView:
         buffer = images.permute(0, 2, 3, 1).reshape(-1, channels)  # (N H W, C)
         return sample_crops(buffer, first * (height * width), widths, boxes, flipped, self.size)
 
-    def coloured(self, images: Tensor, numbers: Tensor) -> Tensor:
-        """The colours alone, uint8 (N, C, H, W) -> the same, from the numbers that TrainView leaves over."""
-        if self.jitter_p == 0 and self.grey_p == 0:
+    def colored(self, images: Tensor, numbers: Tensor) -> Tensor:
+        """The colors alone, uint8 (N, C, H, W) -> the same, from the numbers that TrainView leaves over."""
+        if self.jitter_p == 0 and self.gray_p == 0:
             return images
-        jittered, factors, keys, greyed = numbers[:, TrainView.draws :].split((1, 4, 4, 1), dim=1)
+        jittered, factors, keys, grayed = numbers[:, TrainView.draws :].split((1, 4, 4, 1), dim=1)
         limits = zip(factors.unbind(1), self.jitter, (1, 1, 1, 0), strict=True)  # hue is added, the others multiply
         factors = torch.stack([neutral + (2 * factor - 1) * by for factor, by, neutral in limits], dim=1)
         pixels = images.to(torch.float32, memory_format=torch.contiguous_format)
         if self.jitter_p > 0:
-            changed = jitter_colours(pixels, keys, factors)
+            changed = jitter_colors(pixels, keys, factors)
             pixels = torch.where((jittered < self.jitter_p)[..., None, None], changed, pixels)
-        if self.grey_p > 0:
-            pixels = torch.where((greyed < self.grey_p)[..., None, None], to_grey(pixels), pixels)
+        if self.gray_p > 0:
+            pixels = torch.where((grayed < self.gray_p)[..., None, None], to_gray(pixels), pixels)
         return pixels.round().to(torch.uint8)
 
 
-def jitter_colours(images: Tensor, keys: Tensor, factors: Tensor) -> Tensor:
+def jitter_colors(images: Tensor, keys: Tensor, factors: Tensor) -> Tensor:
     """Each image's brightness, contrast, saturation and hue changed by its factors (N, 4), in the order of its keys.
 
     Images are float (N, C, H, W) of 0..255; keys are (N, 4); a factor of 1 is neutral, for hue 0. All images go
@@ -96,14 +96,14 @@ def jitter_colours(images: Tensor, keys: Tensor, factors: Tensor) -> Tensor:
 
 
 def _blended(images: Tensor, change: Tensor, factor: Tensor) -> Tensor:
-    """factor * image + (1 - factor) * black for brightness, the image's mean grey for contrast, grey for saturation."""
-    grey = to_grey(images)
-    other = torch.where(change == CONTRAST, grey.mean((1, 2, 3), keepdim=True), grey)
+    """factor * image + (1 - factor) * black for brightness, the image's mean gray for contrast, gray for saturation."""
+    gray = to_gray(images)
+    other = torch.where(change == CONTRAST, gray.mean((1, 2, 3), keepdim=True), gray)
     return torch.lerp(torch.where(change == BRIGHTNESS, 0, other), images, factor).clamp(0, 255)
 
 
-def to_grey(images: Tensor) -> Tensor:
-    """The grey of float RGB images, (N, 3, H, W) -> (N, 1, H, W); grey ones are returned as they are."""
+def to_gray(images: Tensor) -> Tensor:
+    """The gray of float RGB images, (N, 3, H, W) -> (N, 1, H, W); gray ones are returned as they are."""
     if images.shape[1] == 1:
         return images
     red, green, blue = images.split(1, dim=1)

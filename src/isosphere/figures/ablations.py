@@ -73,17 +73,17 @@ def ablation(runs: list[Path], out: Path, metrics: Sequence[str] = ("recall@1", 
             theirs, level = printed(arm, metric) if papers else ({}, None)
             places = sorted(its.keys() | theirs.keys())  # drawn side by side: 0.9 and 1 would overlap on any scale
             beside = {places.index(x): values for x, values in its.items()}
-            means_and_seeds(panel, beside, style.ARM_COLOURS.get(arm, style.BLACK), "-", name)
+            means_and_seeds(panel, beside, style.ARM_COLORS.get(arm, style.BLACK), "-", name)
             base = points((r for r in records if words.arm(r.recipe) == "none"), metric)
             for values in base.values():
                 panel.axhline(
-                    np.mean(values), color=style.ARM_COLOURS["none"], linestyle="--", label=words.ARMS["none"]
+                    np.mean(values), color=style.ARM_COLORS["none"], linestyle="--", label=words.ARMS["none"]
                 )
             if theirs:
-                look = {"color": style.GREY, "markerfacecolor": "none", "label": "the paper's, BN-Inception"}
+                look = {"color": style.GRAY, "markerfacecolor": "none", "label": "the paper's, BN-Inception"}
                 panel.plot([places.index(x) for x in theirs], list(theirs.values()), ":o", **look)
                 panel.axhline(
-                    level, color=style.GREY, linestyle=":", linewidth=1, label="the paper's without constraint"
+                    level, color=style.GRAY, linestyle=":", linewidth=1, label="the paper's without constraint"
                 )
             panel.set_xticks(range(len(places)), [f"{place:g}" for place in places])
             panel.set_xlim(-0.4, len(places) - 0.6)
@@ -148,7 +148,7 @@ def trials(runs: list[Path], out: Path, metric: str = "") -> list[Path]:
         for panel, (name, its) in zip(panels, groups.items(), strict=False):
             for arm in dict.fromkeys(words.arm(record.recipe) for record in its):
                 own = [record for record in its if words.arm(record.recipe) == arm]
-                colour = style.ARM_COLOURS.get(arm, style.BLACK)
+                color = style.ARM_COLORS.get(arm, style.BLACK)
                 kinds = sorted(set(map(_forces, own)))
                 lengths, decays = ({kind[place] for kind in kinds} for place in (0, 2))
                 for number, (length, eta, decay) in enumerate(kinds):
@@ -158,11 +158,11 @@ def trials(runs: list[Path], out: Path, metric: str = "") -> list[Path]:
                     signs += [f"{length} {own[0].recipe['loop']['unit']}"] * (len(lengths) > 1)
                     told = ", ".join([words.arm_words(arm), *signs])
                     line = style.LINES[number % len(style.LINES)]
-                    means_and_seeds(panel, points(chosen, metric, "rate"), colour, line, told)
+                    means_and_seeds(panel, points(chosen, metric, "rate"), color, line, told)
                 best = max(own, key=lambda record: (_forces(record)[0], record.last.get(metric, -1.0)))
                 if metric in best.last:
                     place = words.rate(best.recipe), 100 * best.last[metric]
-                    panel.plot(*place, "*", color=colour, markersize=11, markeredgecolor="white")
+                    panel.plot(*place, "*", color=color, markersize=11, markeredgecolor="white")
             _marked(panel, {words.rate(record.recipe) for record in its}, "learning rate of the head")
             panel.set_title(name)
         for panel in panels[::columns]:
@@ -176,10 +176,10 @@ def trials(runs: list[Path], out: Path, metric: str = "") -> list[Path]:
 def _forces(record: Record) -> tuple[int, float, float]:
     """How long a trial is, and what is tuned beside the learning rate: eta, and weight decay."""
     recipe = record.recipe
-    return recipe["loop"]["steps"], recipe["constraint"]["eta"], recipe["optimiser"]["weight_decay"]
+    return recipe["loop"]["steps"], recipe["constraint"]["eta"], recipe["optimizer"]["weight_decay"]
 
 
-def means_and_seeds(panel: "Axes", its: Points, colour: str, line: str, label: str) -> None:
+def means_and_seeds(panel: "Axes", its: Points, color: str, line: str, label: str) -> None:
     """A line through the means; where there are several seeds, each as a small point.
 
     A mean alone is a dash: x is a learning rate, on a logarithmic axis, or an integer place.
@@ -190,10 +190,10 @@ def means_and_seeds(panel: "Axes", its: Points, colour: str, line: str, label: s
     if many and len(its) == 1:
         (x,), means = places, 2 * means
         places = [x - 0.1, x + 0.1] if isinstance(x, int) else [x / 1.04, x * 1.04]
-    panel.plot(places, means, color=colour, linestyle=line, marker="" if many else "o", label=label)
+    panel.plot(places, means, color=color, linestyle=line, marker="" if many else "o", label=label)
     if many:
         seeds = [(x, value) for x, values in its.items() for value in values]
-        panel.plot(*zip(*seeds, strict=True), "o", color=colour, markersize=4, alpha=0.6, markeredgewidth=0)
+        panel.plot(*zip(*seeds, strict=True), "o", color=color, markersize=4, alpha=0.6, markeredgewidth=0)
 
 
 def _check(records: Sequence[Record], metrics: Sequence[str]) -> None:

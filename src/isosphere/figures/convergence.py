@@ -130,7 +130,7 @@ def _draw(
     many = len(records) > len({named[id(record)] for record in records})  # seeds: thinner
     for record in records:
         label = named[id(record)]
-        colour, line = looks[label]
+        color, line = looks[label]
         width = 1.0 if many else 1.6
-        panel.plot(*curve(record), color=colour, linestyle=line, marker=marker, linewidth=width, label=label)
+        panel.plot(*curve(record), color=color, linestyle=line, marker=marker, linewidth=width, label=label)
     panel.set_xlabel("training step")

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from isosphere.figures import style, words
 from isosphere.figures.runs import read_embeddings, read_recipe
-from isosphere.metrics.neighbours import Gallery
+from isosphere.metrics.neighbors import Gallery
 
 CELLS = 2000  # of 0.001 in [-1, 1]
 JOINED = 20  # cells to a bin that is drawn
@@ -85,9 +85,9 @@ def cosines(runs: list[Path], out: Path) -> list[Path]:
                 (its.positives, style.GREEN, "-", "positive pairs"),
                 (its.negatives, style.PURPLE, "--", "negative"),
             )
-            for counts, colour, line, kind in kinds:
+            for counts, color, line, kind in kinds:
                 told = f"{kind}: mean {_mean(counts, EDGES):.3f}"
-                style.distribution(panel, _density(counts, EDGES), EDGES, colour, line, told)
+                style.distribution(panel, _density(counts, EDGES), EDGES, color, line, told)
             panel.set_xlabel("cosine of a pair")
             panel.set_ylabel("density")
             style.legend_above(panel, name)
@@ -96,7 +96,7 @@ def cosines(runs: list[Path], out: Path) -> list[Path]:
             ties = f", {its.tied:.1%} tied" if its.tied > 5e-4 else ""
             told = f"{name}: {its.violated:.2%} violated{ties}"
             style.distribution(last, _density(its.differences, DIFFERENCE_EDGES), DIFFERENCE_EDGES, *looks[name], told)
-        last.axvline(0, color=style.GREY, linewidth=1)
+        last.axvline(0, color=style.GRAY, linewidth=1)
         last.set_xlabel("cos θ(a, p) − cos θ(a, n) of a triplet")
         last.set_ylabel("density")
         style.legend_above(last, "difference; violated: below 0")

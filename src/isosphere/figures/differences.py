@@ -42,19 +42,19 @@ def differences(runs: list[Path], out: Path, metric: str = "", than: str = "none
     height = 1.0 + 0.32 * (len(cells) + 1)
     with style.sheet(out, title, rows, columns, (3.6, height), sharex=True, sharey=True) as (figure, panels):
         for panel, (arm, its) in zip(panels, found.items(), strict=False):
-            colour = style.ARM_COLOURS.get(arm, style.BLACK)
-            panel.axvline(0, color=style.GREY, linewidth=1)
+            color = style.ARM_COLORS.get(arm, style.BLACK)
+            panel.axvline(0, color=style.GRAY, linewidth=1)
             for row, cell in enumerate(cells):
                 seeds = its.cells.get(cell, [])
-                panel.plot(seeds, [row] * len(seeds), "o", color=colour, alpha=0.5, markeredgewidth=0, label="a seed")
+                panel.plot(seeds, [row] * len(seeds), "o", color=color, alpha=0.5, markeredgewidth=0, label="a seed")
                 if seeds:
-                    panel.plot(np.mean(seeds), row, "|", color=colour, markersize=12, markeredgewidth=2, label="mean")
+                    panel.plot(np.mean(seeds), row, "|", color=color, markersize=12, markeredgewidth=2, label="mean")
             error = None if its.low is None else [[its.mean - its.low], [its.high - its.mean]]
             told = "mean over cells" + ", 95 % interval" * (its.low is not None)
             panel.errorbar(
                 its.mean, len(cells), xerr=error, fmt="D", color=style.BLACK, markersize=6, capsize=4, label=told
             )
-            panel.axhline(len(cells) - 0.5, color=style.GREY, linewidth=0.6)
+            panel.axhline(len(cells) - 0.5, color=style.GRAY, linewidth=0.6)
             panel.set_yticks(range(len(cells) + 1), [*cells, "pooled"])
             panel.set_ylim(len(cells) + 0.6, -0.6)
             interval = "" if its.low is None else f" [{its.low:+.1f}, {its.high:+.1f}]"

@@ -18,7 +18,7 @@ from isosphere.figures.runs import (
     read_recipe,
     read_thumbnails,
 )
-from isosphere.metrics.neighbours import checked_embeddings
+from isosphere.metrics.neighbors import checked_embeddings
 from isosphere.sphere import cosines
 
 
@@ -82,29 +82,29 @@ def gallery(
     for run, (_, others) in zip(runs, found, strict=True):
         if not np.array_equal(labels, others):
             raise ValueError(f"{run} and {runs[0]} have different test images, so they have no common gallery")
-    labelled = len(np.unique(labels)) > 1
-    queries = list(queries) or (evenly(labels, 6, asks) if labelled else spread(len(labels), 6))
+    labeled = len(np.unique(labels)) > 1
+    queries = list(queries) or (evenly(labels, 6, asks) if labeled else spread(len(labels), 6))
     if not all(isinstance(query, (int, np.integer)) and 0 <= query < len(labels) for query in queries):
         raise ValueError(f"queries are numbers of test images, 0 to {len(labels) - 1}, not {queries}")
     pictures = _pictures(runs, len(labels)) if images is None else images
     classes = read_class_names(runs[0])
     names = words.labels(recipes, [run.name for run in runs])
     results = [nearest(embeddings, queries, count, asks) for embeddings, _ in found]
-    marks = "✓ of the query's class (solid green), ✗ of another (dashed red)" if labelled else "they have no labels"
-    title = f"The {count} nearest {'test ' * labelled}images and their cosines: {marks}\n{words.about(recipes)}"
+    marks = "✓ of the query's class (solid green), ✗ of another (dashed red)" if labeled else "they have no labels"
+    title = f"The {count} nearest {'test ' * labeled}images and their cosines: {marks}\n{words.about(recipes)}"
     columns = 1 + count * len(runs)
     with style.sheet(out, title, len(queries), columns, size=(1.25, 1.6)) as (_, panels):
         for row, query in enumerate(queries):
             line = panels[row * columns : (row + 1) * columns]
-            told = words.class_name(classes, labels[query]) if labelled else f"image {query}"
+            told = words.class_name(classes, labels[query]) if labeled else f"image {query}"
             told = "\n".join(textwrap.wrap(told, 17, max_lines=2, placeholder=" …"))
             _show(line[0], pictures[query], f"query\n{told}", style.BLACK, "-")
             for number, (indices, scores) in enumerate(results):
                 for place in range(count):
                     index, right = int(indices[row, place]), labels[indices[row, place]] == labels[query]
-                    told = f"{('✓ ' if right else '✗ ') * labelled}{scores[row, place]:.2f}"
+                    told = f"{('✓ ' if right else '✗ ') * labeled}{scores[row, place]:.2f}"
                     look = (style.RIGHT, "-") if right else (style.WRONG, (0, (3, 2)))
-                    look = look if labelled else (style.GREY, "-")
+                    look = look if labeled else (style.GRAY, "-")
                     _show(line[1 + number * count + place], pictures[index], told, *look)
                 if row == 0:
                     middle = line[1 + number * count + (count - 1) // 2]
@@ -153,10 +153,10 @@ class Files:
         return np.asarray(picture)
 
 
-def _show(panel: Any, picture: np.ndarray, told: str, colour: str, line: Any) -> None:
+def _show(panel: Any, picture: np.ndarray, told: str, color: str, line: Any) -> None:
     panel.imshow(np.asarray(picture), cmap="gray" if np.ndim(picture) == 2 else None)
     panel.set_title(told, fontsize=8)
     panel.set(xticks=[], yticks=[], anchor="N")  # titles of a row at one height, under the name of their run
     panel.grid(False)
     for spine in panel.spines.values():
-        spine.set(visible=True, color=colour, linewidth=2.5, linestyle=line)
+        spine.set(visible=True, color=color, linewidth=2.5, linestyle=line)

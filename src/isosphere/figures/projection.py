@@ -18,20 +18,20 @@ MARKERS = "os^DvPX"
 
 
 def principal_map(embeddings: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Centred directions on their two principal axes, (N, D) -> (N, 2), and the share of variance of each, (2,)."""
+    """Centered directions on their two principal axes, (N, D) -> (N, 2), and the share of variance of each, (2,)."""
     unit = directions(torch.from_numpy(embeddings).double())
     if unit.shape[0] < 2 or unit.shape[1] < 2:
         raise ValueError(f"a map needs at least two embeddings of two dimensions, not {tuple(unit.shape)}")
-    centred = unit - unit.mean(0)
-    values, axes = torch.linalg.eigh(centred.T @ centred)  # rising
+    centered = unit - unit.mean(0)
+    values, axes = torch.linalg.eigh(centered.T @ centered)  # rising
     axes = axes[:, -2:].flip(1)
     # An axis has no sign of its own: its largest component points up, so that a map is the same every time.
     axes = axes * axes.gather(0, axes.abs().argmax(0, keepdim=True)).sign()
-    return (centred @ axes).numpy(), (values[-2:].flip(0) / values.clamp(min=0).sum().clamp(min=1e-300)).numpy()
+    return (centered @ axes).numpy(), (values[-2:].flip(0) / values.clamp(min=0).sum().clamp(min=1e-300)).numpy()
 
 
 def projection(runs: list[Path], out: Path, classes: int = 6) -> list[Path]:
-    """Draw a map for each run, with a few classes, evenly chosen in their order, in colours and the rest in grey."""
+    """Draw a map for each run, with a few classes, evenly chosen in their order, in colors and the rest in gray."""
     if not runs:
         raise ValueError("the map needs at least one run folder")
     if not 1 <= classes <= len(MARKERS):

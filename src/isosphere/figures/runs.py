@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from isosphere import runs
 from isosphere.figures import words
 from isosphere.recipes.places import bases
 
@@ -52,7 +53,7 @@ def read_recipe(folder: Path) -> dict[str, Any]:
         raise ValueError(f"{folder / 'recipe.json'} is not a recipe of this version: it has no data")
     if not isinstance(recipe.get("constraint", {}), dict):
         raise ValueError(f"{folder / 'recipe.json'} is not a recipe of this version: its constraint has no fields")
-    return recipe
+    return runs.translate_recipe(recipe)
 
 
 def read_run(folder: Path, finished: bool = False) -> Record:
@@ -98,7 +99,7 @@ def read_results(path: Path, kind: str = "runs") -> list[Record]:
     records = []
     for number, record in enumerate(held[kind]):
         try:
-            recipe = record["recipe"]
+            recipe = runs.translate_recipe(record["recipe"])
             arm, cell = record.get("arm") or words.arm(recipe), record.get("cell") or words.about([recipe])
             norms = [(step, mean, variance) for step, _, mean, variance in record.get("norms", [])]
             name = record.get("name") or f"{cell} {arm} seed {recipe.get('seed', 0)}"

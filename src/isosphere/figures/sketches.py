@@ -34,22 +34,22 @@ def turn(runs: list[Path], out: Path) -> list[Path]:
     lengths = torch.linspace(0.5, 4, 141, dtype=torch.float64)
     title = "How far an update turns an embedding\nthe same pairs for all, learning rate 0.5"
     with style.sheet(out, title, columns=2, size=(4.8, 4.0)) as (_, panels):
-        for number, (length, colour) in enumerate(((1.0, style.VERMILION), (2.5, style.BLUE))):
+        for number, (length, color) in enumerate(((1.0, style.VERMILION), (2.5, style.BLUE))):
             foot = np.array([0.0, -1.0 * number])
             tip, size = foot + (length, 0), FORCE / length
             moved = tip + (0, RATE * size)
             angle = float(angles_by_norm(torch.tensor([length], dtype=torch.float64)))
-            _arrow(panels[0], foot, tip, colour, f"f, |f| = {length:g}")
-            _arrow(panels[0], tip, moved, style.GREY, "" if number else "−α ∂L/∂f, orthogonal to f")
-            _arrow(panels[0], foot, moved, colour, f"updated f, Δθ = {angle:.1f}°", "--")
+            _arrow(panels[0], foot, tip, color, f"f, |f| = {length:g}")
+            _arrow(panels[0], tip, moved, style.GRAY, "" if number else "−α ∂L/∂f, orthogonal to f")
+            _arrow(panels[0], foot, moved, color, f"updated f, Δθ = {angle:.1f}°", "--")
         panels[0].set(xlim=(-0.15, 2.8), ylim=(-1.25, 0.8), xlabel="along f", ylabel="across f")
         panels[0].set(aspect="equal", yticks=[])
         style.legend_above(panels[0], "a short and a long embedding")
-        for gradient, colour, line, label in (
+        for gradient, color, line, label in (
             ("loss", style.PURPLE, "-", "SGD: ∂L/∂f ∝ 1 / |f|, so tan Δθ ∝ 1 / |f|²"),
             ("equal", style.GREEN, "--", "equal steps (Adam): tan Δθ ∝ 1 / |f|"),
         ):
-            panels[1].plot(lengths, angles_by_norm(lengths, gradient), color=colour, linestyle=line, label=label)
+            panels[1].plot(lengths, angles_by_norm(lengths, gradient), color=color, linestyle=line, label=label)
         panels[1].set(xlabel="norm |f|", ylabel="angle turned Δθ (degrees)", xlim=(0, 4), ylim=(0, None))
         style.legend_above(panels[1], "Eq. 6")
     return style.files(out)
@@ -91,7 +91,7 @@ def sec(runs: list[Path], out: Path) -> list[Path]:
             tip = step.embedding.numpy()
             around = np.linspace(-0.3, 0.6, 100)
             sphere = radius * np.cos(around), radius * np.sin(around)
-            panel.plot(*sphere, color=style.GREY, linestyle=":", label="the sphere of the mean norm")
+            panel.plot(*sphere, color=style.GRAY, linestyle=":", label="the sphere of the mean norm")
             _arrow(panel, start, tip, style.BLACK, "f")
             _arrow(panel, tip, step.without.numpy(), style.VERMILION, "−α ∂L_metric/∂f")
             _arrow(panel, tip, tip - RATE * step.penalty.numpy(), style.GREEN, "−α η ∂L_sec/∂f")
@@ -108,8 +108,8 @@ def sec(runs: list[Path], out: Path) -> list[Path]:
     return style.files(out)
 
 
-def _arrow(panel: "Axes", start: np.ndarray, end: np.ndarray, colour: str, label: str, line: str = "-") -> None:
+def _arrow(panel: "Axes", start: np.ndarray, end: np.ndarray, color: str, label: str, line: str = "-") -> None:
     """An arrow in the panel's own units, with an entry in its legend."""
-    look = {"arrowstyle": "-|>", "color": colour, "linestyle": line, "shrinkA": 0, "shrinkB": 0, "linewidth": 1.6}
+    look = {"arrowstyle": "-|>", "color": color, "linestyle": line, "shrinkA": 0, "shrinkB": 0, "linewidth": 1.6}
     panel.annotate("", end, start, arrowprops=look)
-    panel.plot([], [], color=colour, linestyle=line, label=label)
+    panel.plot([], [], color=color, linestyle=line, label=label)

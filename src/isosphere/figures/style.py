@@ -1,4 +1,4 @@
-"""One look for all figures: the colours of Okabe and Ito, legends outside, PNG and SVG that are the same every time."""
+"""One look for all figures: the colors of Okabe and Ito, legends outside, PNG and SVG that are the same every time."""
 
 import textwrap
 import warnings
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
 YELLOW, BLUE, VERMILION, PURPLE = "#F0E442", "#0072B2", "#D55E00", "#CC79A7"
-GREY = "#777777"
+GRAY = "#777777"
 
-ARM_COLOURS = {
+ARM_COLORS = {
     "none": VERMILION,
     "sec": BLUE,
     "l2reg": ORANGE,
@@ -25,7 +25,7 @@ ARM_COLOURS = {
     "sec-fixed": PURPLE,
     "balanced": BLACK,
 }
-"""A constraint has one colour in all figures."""
+"""A constraint has one color in all figures."""
 CYCLE = (VERMILION, BLUE, GREEN, ORANGE, PURPLE, SKY, BLACK, YELLOW)
 LINES = ("-", "--", ":", "-.")
 RIGHT, WRONG = GREEN, VERMILION
@@ -118,23 +118,23 @@ def wrapped(text: str, inches: float) -> str:
     return textwrap.fill(text, max(8, int(inches / 0.068)))
 
 
-def distribution(panel: "Axes", values: Any, edges: Any, colour: str, line: str, label: str) -> None:
+def distribution(panel: "Axes", values: Any, edges: Any, color: str, line: str, label: str) -> None:
     """A histogram as an outline over a tint, so that several can be seen through each other."""
-    panel.stairs(values, edges, fill=True, color=colour, alpha=0.2)
-    panel.stairs(values, edges, color=colour, linestyle=line, linewidth=1.4, label=label)
+    panel.stairs(values, edges, fill=True, color=color, alpha=0.2)
+    panel.stairs(values, edges, color=color, linestyle=line, linewidth=1.4, label=label)
 
 
 def looks(labels: Sequence[str], arms: Sequence[str], losses: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """Colour and line of every label: a constraint's colour, and a line by loss, else in order, if that is enough."""
+    """Color and line of every label: a constraint's color, and a line by loss, else in order, if that is enough."""
     kinds = {label: (arm, loss) for label, arm, loss in zip(labels, arms, losses, strict=True)}
     order = list(dict.fromkeys(losses))
-    colours = {arm: ARM_COLOURS.get(arm) for arm in arms}
-    if None not in colours.values() and len(set(colours.values())) == len(colours):
+    colors = {arm: ARM_COLORS.get(arm) for arm in arms}
+    if None not in colors.values() and len(set(colors.values())) == len(colors):
         if len(set(kinds.values())) == len(kinds) and len(order) <= len(LINES):
-            return {label: (ARM_COLOURS[arm], LINES[order.index(loss)]) for label, (arm, loss) in kinds.items()}
-        variants = {arm: [label for label, (its, _) in kinds.items() if its == arm] for arm in colours}
+            return {label: (ARM_COLORS[arm], LINES[order.index(loss)]) for label, (arm, loss) in kinds.items()}
+        variants = {arm: [label for label, (its, _) in kinds.items() if its == arm] for arm in colors}
         if len(variants) > 1 and max(map(len, variants.values())) <= len(LINES):
-            return {label: (colours[arm], LINES[variants[arm].index(label)]) for label, (arm, _) in kinds.items()}
+            return {label: (colors[arm], LINES[variants[arm].index(label)]) for label, (arm, _) in kinds.items()}
     return {
         label: (CYCLE[number % len(CYCLE)], LINES[number // len(CYCLE) % len(LINES)])
         for number, label in enumerate(kinds)
@@ -142,7 +142,7 @@ def looks(labels: Sequence[str], arms: Sequence[str], losses: Sequence[str]) -> 
 
 
 def legend_of(figure: Any, labels: Sequence[str], looks: dict[str, tuple[str, str]]) -> None:
-    """A legend under all panels that tells whose colour and line is whose."""
+    """A legend under all panels that tells whose color and line is whose."""
     from matplotlib.lines import Line2D
 
     lines = [Line2D([], [], color=looks[label][0], linestyle=looks[label][1]) for label in labels]

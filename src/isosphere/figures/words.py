@@ -99,7 +99,7 @@ def constraint(recipe: Recipe) -> str:
 
 def rate(recipe: Recipe) -> float:
     """The learning rate of the head; NaN if the recipe has none."""
-    return float(recipe.get("optimiser", {}).get("lr", "nan"))
+    return float(recipe.get("optimizer", {}).get("lr", "nan"))
 
 
 def metric(name: str) -> str:
@@ -139,7 +139,7 @@ def differing(recipes: Sequence[Recipe], without: Sequence[str] = ()) -> dict[st
         "data set": dataset,
         "rate": lambda recipe: f"lr {rate(recipe):g}",
         "rho": lambda recipe: f"ρ {recipe['constraint']['rho']:g}" if "ema" in arm(recipe) else "",
-        "weight decay": lambda recipe: f"weight decay {recipe.get('optimiser', {}).get('weight_decay', 0):g}",
+        "weight decay": lambda recipe: f"weight decay {recipe.get('optimizer', {}).get('weight_decay', 0):g}",
         "model": lambda recipe: recipe.get("model", {}).get("backbone", ""),
         "steps": lambda recipe: f"{recipe.get('loop', {}).get('steps', 0):,} steps",
         "seed": lambda recipe: f"seed {recipe.get('seed', 0)}",

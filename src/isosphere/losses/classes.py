@@ -2,7 +2,7 @@
 
 With o the log-sum-exp over the wrong classes and t the logit of the true one the loss is log(1 + exp(o - t)), exact
 however small it is. The forward pass finds o chunk by chunk; the backward pass computes each chunk again, unless they
-are few, and writes the gradients by hand, through the normalisation. A chunk's probabilities are those among its wrong
+are few, and writes the gradients by hand, through the normalization. A chunk's probabilities are those among its wrong
 classes: what they lack is a factor for each sample, and multiplies (N, D) instead of (N, C). The true class's row is
 gathered by itself, so a margin sees (N,) cosines. With `first` the weights are one rank's share of the classes.
 """
@@ -27,7 +27,7 @@ RAISES = "dtype" in torch.ops.aten.mm.overloads()  # torch 2.8 and later multipl
 class Case(NamedTuple):
     """What both passes need beside the weights (C, D)."""
 
-    queries: Tensor  # (N, D), directions if normalised
+    queries: Tensor  # (N, D), directions if normalized
     scaled: Tensor  # (N, D), scale * queries, rounded as products are
     inverses: tuple[Tensor, Tensor] | None  # 1 / |f| (N, 1) and 1 / |w| (C, 1), or None if taken as they are
     places: Tensor  # (N,), where the true class is among these weights; outside of them if another rank has it
@@ -47,14 +47,14 @@ def class_softmax(
     labels: Tensor,
     margin: Callable[[Tensor], Tensor] | None = None,
     scale: float = 1.0,
-    normalised: bool = True,
+    normalized: bool = True,
     products: torch.dtype | None = None,
     first: int | None = None,
     sources: dict[str, Tensor] | None = None,
 ) -> Tensor:
     """Mean cross-entropy of scale * queries @ weights.T, (N, D), (C, D), the true class's product under a margin.
 
-    `normalised`: queries and weights are divided by their norms. `products`: torch.bfloat16 rounds what is multiplied,
+    `normalized`: queries and weights are divided by their norms. `products`: torch.bfloat16 rounds what is multiplied,
     sums and softmax stay in float32. `first`: these are the classes from there on, other ranks hold the others; queries
     and labels are those of all ranks, the same on each, and so are the loss and the gradient by queries. `sources` are
     looked through by name if the loss is not finite.
@@ -64,7 +64,7 @@ def class_softmax(
     learning = wanted(queries, weights)
     with torch.autocast(queries.device.type, enabled=False):
         with torch.no_grad():
-            case = _case(queries, weights, labels, margin, scale, normalised, products, first, learning)
+            case = _case(queries, weights, labels, margin, scale, normalized, products, first, learning)
         if not torch.compiler.is_compiling():
             value = _ClassSoftmax.apply(queries, weights, case, learning)
             return attached(value, (), (), **(sources or {}))  # on CPU a value that is not finite is refused
@@ -97,16 +97,16 @@ def _case(
     labels: Tensor,
     margin: Callable[[Tensor], Tensor] | None,
     scale: float,
-    normalised: bool,
+    normalized: bool,
     products: torch.dtype | None,
     first: int | None,
     learning: bool,
 ) -> Case:
-    inverses = (_inverse(queries), _inverse(weights)) if normalised else None
-    queries = queries * inverses[0] if normalised else queries
+    inverses = (_inverse(queries), _inverse(weights)) if normalized else None
+    queries = queries * inverses[0] if normalized else queries
     places = labels.long() if first is None else labels.long() - first
     here = places if first is None else places.clamp(0, len(weights) - 1)
-    lever = inverses[1].index_select(0, here) if normalised else 1.0
+    lever = inverses[1].index_select(0, here) if normalized else 1.0
     if first is not None:
         held = (places == here).to(queries)
         lever = lever * held[:, None]
@@ -222,7 +222,7 @@ def _logits(part: slice, weights: Tensor, case: Case) -> tuple[Tensor, Tensor, T
     rows = weights[part]
     if case.inverses is None:
         unit = rows.to(case.scaled)
-    else:  # normalised and rounded in one kernel
+    else:  # normalized and rounded in one kernel
         unit = torch.mul(rows, case.inverses[1][part], out=torch.empty_like(rows, dtype=case.scaled.dtype))
     logits = _raised_product(case.scaled, unit.T)
     column, hidden = case.places[:, None], torch.finfo(logits.dtype).min

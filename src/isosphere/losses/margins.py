@@ -115,9 +115,9 @@ def proxy_anchor(
     """Proxy anchor loss: soft sums over the batch for each proxy; (N, D), (N,), proxies (C, D) -> scalar."""
     check_positive(scale=scale)
     check(embeddings, labels, proxies)
-    raw, centres = sphere.promoted(embeddings, proxies)
-    unit, centres = sphere.directions(raw), sphere.directions(centres)
-    gradients = wanted(unit, centres)
+    raw, centers = sphere.promoted(embeddings, proxies)
+    unit, centers = sphere.directions(raw), sphere.directions(centers)
+    gradients = wanted(unit, centers)
     with torch.no_grad():
         classes = torch.arange(len(proxies), device=labels.device)
         present = torch.zeros_like(classes).scatter_(0, labels.long(), 1).sum().clamp(min=1)
@@ -129,8 +129,8 @@ def proxy_anchor(
             slopes = scale * (pushes / len(proxies) - pulls / present)
             return pull.sum() / present + push.sum() / len(proxies), slopes
 
-        value, centre_gradient, gradient = rows_to_slopes(centres.detach(), unit.detach(), block_rows, gradients)
-    return attached(value, (unit, centres), (gradient, centre_gradient), embeddings=embeddings, proxies=proxies)
+        value, center_gradient, gradient = rows_to_slopes(centers.detach(), unit.detach(), block_rows, gradients)
+    return attached(value, (unit, centers), (gradient, center_gradient), embeddings=embeddings, proxies=proxies)
 
 
 def check_margin(margin: Callable[[Tensor], Tensor]) -> None:
@@ -161,7 +161,7 @@ def keep_float32(self: nn.Module, fn: Callable[[Tensor], Tensor], recurse: bool 
 
 
 class LinearClassifier(nn.Module):
-    """Plain softmax over class weights (classes, dim), without bias and without normalisation."""
+    """Plain softmax over class weights (classes, dim), without bias and without normalization."""
 
     def __init__(self, dim: int, classes: int) -> None:
         super().__init__()
@@ -176,7 +176,7 @@ class LinearClassifier(nn.Module):
         check(embeddings, labels, self.weights)
         raw, weights = sphere.promoted(embeddings, self.weights)
         sources = {"embeddings": embeddings, "weights": self.weights}
-        return class_softmax(raw, weights, labels, normalised=False, sources=sources)
+        return class_softmax(raw, weights, labels, normalized=False, sources=sources)
 
     _apply = keep_float32
 

@@ -85,9 +85,9 @@ class SEC(nn.Module):
     radius    "batch": mean norm of the batch; "ema": its running mean (Eq. 31); "initial": the first batch's mean, or
               what `set_radius` gave; a number: that constant, 0.0 being L2-reg (Eq. 30).
     rho       weight of the newest batch in the running mean.
-    relative  penalise |f| / radius - 1, so that eta does not depend on the scale of the embeddings.
+    relative  penalize |f| / radius - 1, so that eta does not depend on the scale of the embeddings.
     ramp      (begin, end) in fractions of training between which eta rises from 0; then call `sec(f, progress=t / T)`.
-    sync      where torch.distributed is initialised, take the mean norm over all ranks (one small all-reduce), which
+    sync      where torch.distributed is initialized, take the mean norm over all ranks (one small all-reduce), which
               makes SEC exact under DDP if all ranks have batches of one size, as DDP averages their penalties; only
               while training with gradients on, so that one rank may evaluate alone. Switch off where embeddings are
               already gathered.
@@ -132,7 +132,7 @@ class SEC(nn.Module):
         if self.ramp is not None and progress is None:
             raise ValueError("this SEC has a ramp: call sec(embeddings, progress=step / steps)")
         if not torch.compiler.is_compiling() and not self.warned:
-            self._warn_if_normalised(embeddings)
+            self._warn_if_normalized(embeddings)
         learning = self.training and torch.is_grad_enabled()
         penalty = norm_penalty(embeddings, self._radius(embeddings, learning), self.relative)
         return self.eta * (1.0 if self.ramp is None else ramp(progress, *self.ramp)) * penalty
@@ -181,7 +181,7 @@ class SEC(nn.Module):
         return total[0] / total[1]
 
     @torch.no_grad()
-    def _warn_if_normalised(self, embeddings: Tensor) -> None:
+    def _warn_if_normalized(self, embeddings: Tensor) -> None:
         # Looked at once, in the first eager call: it reads one value from the device.
         if embeddings.is_cuda and torch.cuda.is_current_stream_capturing():
             return
@@ -189,7 +189,7 @@ class SEC(nn.Module):
         tolerance = 1e-5 if embeddings.dtype in (torch.float32, torch.float64) else 1e-2
         if len(embeddings) and bool(((sphere.norms(embeddings) - 1).abs() < tolerance).all()):
             warn(
-                "all embeddings have norm 1: the model normalises its output, so SEC can do nothing; "
+                "all embeddings have norm 1: the model normalizes its output, so SEC can do nothing; "
                 "pass it the raw embeddings"
             )
 

@@ -91,7 +91,7 @@ def semihard_triplet(embeddings: Tensor, labels: Tensor, margin: float = 0.2) ->
 def npair(
     embeddings: Tensor, labels: Tensor, scale: float = 25.0, negatives: Literal["positives", "all"] = "positives"
 ) -> Tensor:
-    """Normalised N-pair loss (Eq. 3), mean over its positive pairs; (N, D), (N,) -> scalar.
+    """Normalized N-pair loss (Eq. 3), mean over its positive pairs; (N, D), (N,) -> scalar.
 
     "positives": the first two samples of a class are anchor and positive, negatives are the other classes' positives;
     "all": every positive pair against all negatives of its anchor.

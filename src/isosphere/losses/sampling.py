@@ -1,4 +1,4 @@
-"""A share of the classes at each step (Partial FC): which are drawn, their rows, and an optimiser that moves no others.
+"""A share of the classes at each step (Partial FC): which are drawn, their rows, and an optimizer that moves no others.
 
 The softmax runs over the batch's own classes and a random part of the others. The gradient is sparse: it names the
 rows that were drawn.

@@ -109,18 +109,18 @@ def own_state(module: nn.Module, state: dict[str, Any]) -> dict[str, Any]:
     return {name: _sliced(value, parameters.get(name)) for name, value in state.items()}
 
 
-def whole_optimiser_state(optimiser: torch.optim.Optimizer) -> dict[str, Any]:
-    """The optimiser's state_dict with all rows of what it keeps for sharded parameters, on rank 0; all must call it."""
-    return _each_moment(optimiser, optimiser.state_dict(), _joined)
+def whole_optimizer_state(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    """The optimizer's state_dict with all rows of what it keeps for sharded parameters, on rank 0; all must call it."""
+    return _each_moment(optimizer, optimizer.state_dict(), _joined)
 
 
-def own_optimiser_state(optimiser: torch.optim.Optimizer, state: dict[str, Any]) -> dict[str, Any]:
-    """What this rank loads of a `whole_optimiser_state`."""
-    return _each_moment(optimiser, state, _sliced)
+def own_optimizer_state(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> dict[str, Any]:
+    """What this rank loads of a `whole_optimizer_state`."""
+    return _each_moment(optimizer, state, _sliced)
 
 
-def _each_moment(optimiser: torch.optim.Optimizer, state: dict[str, Any], change: Callable) -> dict[str, Any]:
-    parameters = [parameter for group in optimiser.param_groups for parameter in group["params"]]
+def _each_moment(optimizer: torch.optim.Optimizer, state: dict[str, Any], change: Callable) -> dict[str, Any]:
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     kept = {
         number: {name: change(value, parameters[number]) for name, value in moments.items()}
         for number, moments in state["state"].items()

@@ -25,7 +25,7 @@ class NotFinite(ValueError):
 
 
 def reads_values(values: Tensor) -> bool:
-    """Whether the code may look at values: on CPU and not compiling; elsewhere it would synchronise."""
+    """Whether the code may look at values: on CPU and not compiling; elsewhere it would synchronize."""
     return values.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
@@ -211,7 +211,7 @@ def pair_loss(
         total += 0 * unit.sum()
         divisor = sum(terms).clamp(min=1) if terms else 1
         gradient = through_directions(raw, unit, gradient)
-        # Looked for where the loss is zero, which is rarely, and never where it would synchronise.
+        # Looked for where the loss is zero, which is rarely, and never where it would synchronize.
         if both and reads_values(total) and len(labels) > 1 and total == 0:
             if len(labels.unique()) == len(labels):
                 warn("all labels of the batch are different, so this loss is 0: it needs several embeddings of a class")

@@ -10,7 +10,7 @@ from numbers import Integral
 import torch
 from torch import Tensor
 
-from isosphere.metrics.neighbours import Array, block_rows, checked_embeddings, checked_labels, directions, numbered
+from isosphere.metrics.neighbors import Array, block_rows, checked_embeddings, checked_labels, directions, numbered
 
 POOL = 1 << 24  # distances that seeding holds at once; on every device alike, for one seed to give one result
 
@@ -57,7 +57,7 @@ def clustering_metrics(embeddings: Array, labels: Array, seed: int = 0) -> dict[
 
 
 def nmi(clusters: Array, labels: Array) -> float:
-    """Normalised mutual information 2 I / (H + H) of two partitions (N,), (N,); two trivial partitions agree: 1."""
+    """Normalized mutual information 2 I / (H + H) of two partitions (N,), (N,); two trivial partitions agree: 1."""
     joint, rows, columns = (count.double() / len(clusters) for count in _contingency(clusters, labels))
     joint, rows, columns = (-(share * share.log()).sum() for share in (joint, rows, columns))
     entropies = float(rows + columns)
@@ -67,8 +67,8 @@ def nmi(clusters: Array, labels: Array) -> float:
 
 def pairwise_f1(clusters: Array, labels: Array) -> float:
     """F1 of "these two are together" over all pairs of two partitions (N,), (N,); 1 where neither has a pair."""
-    both, clustered, labelled = (int((count * (count - 1)).sum()) for count in _contingency(clusters, labels))
-    return 2 * both / (clustered + labelled) if clustered + labelled else 1.0
+    both, clustered, labeled = (int((count * (count - 1)).sum()) for count in _contingency(clusters, labels))
+    return 2 * both / (clustered + labeled) if clustered + labeled else 1.0
 
 
 def _contingency(clusters: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:

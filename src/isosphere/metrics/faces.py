@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from isosphere.metrics.identification import identification
-from isosphere.metrics.neighbours import Array, checked_embeddings, checked_labels, directions, tensor
+from isosphere.metrics.neighbors import Array, checked_embeddings, checked_labels, directions, tensor
 from isosphere.sphere import norms
 
 __all__ = [
@@ -78,7 +78,7 @@ def wrong_pairs(cosines: Array, same: Array, fold: Array) -> tuple[Tensor, list[
 def best_threshold(cosines: Tensor, same: Tensor) -> float:
     """The threshold that judges most of the pairs (P,) rightly, of all there are; among equals the strictest.
 
-    It lies in the middle between two neighbouring scores; 2 accepts nobody and -2 everybody.
+    It lies in the middle between two neighboring scores; 2 accepts nobody and -2 everybody.
     """
     cosines, order = cosines.double().sort(descending=True)
     gains = same[order].long() * 2 - 1  # of accepting one pair more

@@ -11,7 +11,7 @@ from numbers import Integral
 import torch
 from torch import Tensor
 
-from isosphere.metrics.neighbours import (
+from isosphere.metrics.neighbors import (
     PREFIX,
     Array,
     Twins,

@@ -1,4 +1,4 @@
-"""How much a linear classifier and the nearest neighbours read out of frozen features: the probe of B.3, and k-NN.
+"""How much a linear classifier and the nearest neighbors read out of frozen features: the probe of B.3, and k-NN.
 
 Both work on the features' device and give fractions. Ties count against the test image, as everywhere in the metrics.
 """
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from isosphere import sphere
-from isosphere.metrics.neighbours import (
+from isosphere.metrics.neighbors import (
     Array,
     Twins,
     block_rows,
@@ -48,7 +48,7 @@ def linear_probe(
 
     The appendix does not say whether images are augmented here. We assume not: features are computed once, of the
     plain images. The authors' code crops (scale 0.2 to 1) and flips the training images anew in every epoch. The
-    features are taken as they are, not normalised, as in their code. Ours are also the zero start (the problem is
+    features are taken as they are, not normalized, as in their code. Ours are also the zero start (the problem is
     convex) and batches that depend on (seed, epoch) alone; an incomplete last batch is kept, and its loss is its mean.
     `progress(done, total)` hears of each epoch. On a GPU an epoch with its test is one CUDA graph, and nothing is read
     until the end.

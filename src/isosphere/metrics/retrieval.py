@@ -11,7 +11,7 @@ from numbers import Integral, Real
 import torch
 from torch import Tensor
 
-from isosphere.metrics.neighbours import Array, Gallery, checked_labels, numbered
+from isosphere.metrics.neighbors import Array, Gallery, checked_labels, numbered
 
 NEVER = torch.iinfo(torch.int32).max
 

@@ -28,7 +28,7 @@ PREPROCESSINGS = {"cifar10": CIFAR10, "cifar100": CIFAR100}
 
 
 class Embedder(nn.Module):
-    """Backbone and head: uint8 RGB or grey images (N, C, H, W) -> raw embeddings (N, dim), float32."""
+    """Backbone and head: uint8 RGB or gray images (N, C, H, W) -> raw embeddings (N, dim), float32."""
 
     def __init__(self, backbone: nn.Module, features: int, preprocessing: Preprocessing, head: str, dim: int):
         super().__init__()
@@ -60,16 +60,16 @@ class Embedder(nn.Module):
     def parameter_groups(
         self, lr: float, backbone_lr: float | None, weight_decay: float, decay_batch_norm: bool = False
     ) -> list[dict]:
-        """Parameters for an optimiser: head and backbone with their learning rates, batch norm decayed if asked."""
+        """Parameters for an optimizer: head and backbone with their learning rates, batch norm decayed if asked."""
         groups = []
         for part, part_lr in ((self.head, lr), (self.backbone, lr if backbone_lr is None else backbone_lr)):
-            plain, normalising = [], []
+            plain, normalizing = [], []
             for module in part.modules():
-                chosen = normalising if hasattr(module, "running_mean") else plain  # synchronised ones have it, too
+                chosen = normalizing if hasattr(module, "running_mean") else plain  # synchronized ones have it, too
                 chosen += [p for p in module.parameters(recurse=False) if p.requires_grad]
             groups += [{"params": plain, "lr": part_lr, "weight_decay": weight_decay}] if plain else []
             decay = weight_decay if decay_batch_norm else 0.0
-            groups += [{"params": normalising, "lr": part_lr, "weight_decay": decay}] if normalising else []
+            groups += [{"params": normalizing, "lr": part_lr, "weight_decay": decay}] if normalizing else []
         return groups
 
 

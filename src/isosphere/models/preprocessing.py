@@ -20,12 +20,12 @@ class Preprocessing:
     scale: float = 1 / 255
 
     def __call__(self, images: Tensor) -> Tensor:
-        """Normalised float images, channels last in memory, from uint8 or float RGB ones of 0..255, (N, 3, H, W)."""
+        """Normalized float images, channels last in memory, from uint8 or float RGB ones of 0..255, (N, 3, H, W)."""
         planes = images.unbind(1)
         planes = planes[::-1] if self.bgr else planes
         settings = zip(planes, self.mean, self.std, strict=True)
-        normalised = [plane * (self.scale / std) - mean / std for plane, mean, std in settings]
-        return torch.stack(normalised, dim=-1).permute(0, 3, 1, 2)
+        normalized = [plane * (self.scale / std) - mean / std for plane, mean, std in settings]
+        return torch.stack(normalized, dim=-1).permute(0, 3, 1, 2)
 
 
 CAFFE_RESNET = Preprocessing(mean=(103.939, 116.779, 123.68), bgr=True, scale=1.0)

@@ -1,6 +1,6 @@
 """`NormMonitor`: what norms do to directions, seen in any PyTorch loop, in two lines, without waiting for the device.
 
-    monitor = NormMonitor(optimiser, file="norms.jsonl")
+    monitor = NormMonitor(optimizer, file="norms.jsonl")
     monitor(embeddings)  # the raw ones, between forward and backward pass
 
 A step only keeps norms and two numbers of each gradient, on the device; every so many steps the figures of all of them
@@ -10,10 +10,9 @@ was no backward pass, the slope of a probe whose norms are all alike.
 
 from isosphere.monitor.alarms import Episodes, alarms, proxy_power
 from isosphere.monitor.figures import FIGURES, norm_figures, norm_record, recorded, turn_figures, turned
-from isosphere.monitor.lightning import lightning_callback
 from isosphere.monitor.watch import NormMonitor
 
 __all__ = [
-    "Episodes", "FIGURES", "NormMonitor", "alarms", "lightning_callback", "norm_figures", "norm_record", "proxy_power",
+    "Episodes", "FIGURES", "NormMonitor", "alarms", "norm_figures", "norm_record", "proxy_power",
     "recorded", "turn_figures", "turned",
 ]  # fmt: skip

@@ -17,7 +17,7 @@ RADIAL = 0.01
 """Radial share from which a loss pulls at norms: a tenth of the gradient's length. An angular loss has none, by
 Proposition 1; rounding to bfloat16 makes it 1e-6."""
 UNIT = 4e-3
-"""Distance from 1 within which norms are those of a normalised output, by mean and coefficient of variation: bfloat16
+"""Distance from 1 within which norms are those of a normalized output, by mean and coefficient of variation: bfloat16
 rounds to 2e-3 at most, in practice to a deviation of 1.5e-3 to 1.8e-3; training does not get there by itself."""
 CALM = 10
 """Reads without an alarm's cause after which its episode is over: a figure that hovers about its limit warns once."""
@@ -47,8 +47,8 @@ def alarms(
         return
     mean, spread = figures["norm_mean"], figures.get("norm_cv", 0.0)
     if abs(mean - 1) < UNIT and spread < UNIT:
-        yield "normalised", (
-            "all norms are 1: the model normalises its output, so neither this monitor nor SEC has anything to act on; "
+        yield "normalized", (
+            "all norms are 1: the model normalizes its output, so neither this monitor nor SEC has anything to act on; "
             "give them the embeddings before that"
         )
         return
@@ -71,7 +71,7 @@ def alarms(
     if figures.get("radial_share", 0.0) >= RADIAL and not constrained:
         yield "radial", (
             f"{figures['radial_share']:.0%} of the squared gradient pulls at norms, of an angular loss it is nothing: "
-            "normalise inside the loss, or tell a monitor constrained=True if norms are held on purpose"
+            "normalize inside the loss, or tell a monitor constrained=True if norms are held on purpose"
         )
 
 
@@ -94,13 +94,13 @@ class Episodes:
         return begun
 
 
-def proxy_power(optimiser: torch.optim.Optimizer) -> int:
+def proxy_power(optimizer: torch.optim.Optimizer) -> int:
     """The power of |f| in the proxy alpha / |f|^power: 2 for SGD (Propositions 3 and 4), 1 for Adam (Proposition 5)."""
-    if isinstance(optimiser, torch.optim.SGD):
+    if isinstance(optimizer, torch.optim.SGD):
         return 2
-    if isinstance(optimiser, (torch.optim.Adam, torch.optim.AdamW, torch.optim.NAdam)):
+    if isinstance(optimizer, (torch.optim.Adam, torch.optim.AdamW, torch.optim.NAdam)):
         return 1
     raise ValueError(
-        f"the paper has a proxy for SGD and Adam, not for {type(optimiser).__name__}: give power=2 if its step is "
+        f"the paper has a proxy for SGD and Adam, not for {type(optimizer).__name__}: give power=2 if its step is "
         "proportional to the gradient, power=1 if it is divided by the gradient's size"
     )

@@ -21,7 +21,7 @@ from isosphere.monitor.figures import FIGURES, PADDING, norm_figures, pull, reco
 class NormMonitor:
     """Norms, the gradient's radial share and the learning rate of directions, step by step, with alarms in words.
 
-    optimiser    whose first group's learning rate is the alpha of the proxy. Real optimisers move weights, not
+    optimizer    whose first group's learning rate is the alpha of the proxy. Real optimizers move weights, not
                  embeddings: a proxy. What directions do is measured by `probe`.
     file         JSON lines are appended here: {"step", "kind", figures}, kind "train", "test" (no gradient wanted),
                  "probe" or "alarm"; "start" between the lines of another monitor and this one's.
@@ -40,7 +40,7 @@ class NormMonitor:
 
     def __init__(
         self,
-        optimiser: torch.optim.Optimizer,
+        optimizer: torch.optim.Optimizer,
         *,
         file: str | Path | None = None,
         tensorboard: Any = None,
@@ -55,9 +55,9 @@ class NormMonitor:
         if self.file is not None and not self.file.parent.is_dir():
             raise FileNotFoundError(f"no folder {self.file.parent} to write {self.file.name} into")
         if power not in (None, 1, 2):
-            raise ValueError(f"power is 2 (SGD), 1 (Adam) or None (the optimiser's), not {power}")
-        self.optimiser, self.every, self._begun = optimiser, every, False
-        self.power = proxy_power(optimiser) if power is None else power
+            raise ValueError(f"power is 2 (SGD), 1 (Adam) or None (the optimizer's), not {power}")
+        self.optimizer, self.every, self._begun = optimizer, every, False
+        self.power = proxy_power(optimizer) if power is None else power
         self.step, self.alarms, self.callback = 0, [], callback
         self.summaries: list[Callable[[Record], None]] = [] if tensorboard is None else [_to_tensorboard(tensorboard)]
         self._ring = torch.empty(0, 3, 0)  # (every, 3, N): the records of `norm_record`, on the device
@@ -106,7 +106,7 @@ class NormMonitor:
         slot = len(self._waiting)
         self.step = self.step + (kind == "train") if step is None else step
         self._waiting.append((self.step, kind))
-        self._rates[slot].fill_(self.optimiser.param_groups[0]["lr"])  # an assignment would wait for the device
+        self._rates[slot].fill_(self.optimizer.param_groups[0]["lr"])  # an assignment would wait for the device
         return self._ring[slot, :, : len(lengths)]
 
     def probe(self, embeddings: Tensor, step: int) -> Tensor | None:

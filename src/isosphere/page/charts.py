@@ -32,7 +32,7 @@ def legend(styles: Mapping[str, int]) -> str:
     items = []
     for name, style in styles.items():
         line = f'<path class="line" d="M0 7H30"{_dash(style)}/>{_mark(style, 15, 7)}'
-        swatch = f'<svg width="30" height="14" aria-hidden="true" class="{_colour(style)}">{line}</svg>'
+        swatch = f'<svg width="30" height="14" aria-hidden="true" class="{_color(style)}">{line}</svg>'
         items.append(f"<li>{swatch}{text(name)}</li>")
     return f'<ul class="legend">{"".join(items)}</ul>'
 
@@ -74,13 +74,13 @@ def line_chart(
     for one in series:
         if one.band:
             edge = [place(x, low) for x, low, _ in one.band] + [place(x, high) for x, _, high in reversed(one.band)]
-            drawn.append(f'<path class="band {_colour(one.style)}" d="M{"L".join(edge)}Z"/>')
+            drawn.append(f'<path class="band {_color(one.style)}" d="M{"L".join(edge)}Z"/>')
     for one in series:
         places = [place(x, y) for x, y in one.points]
         marked = places if len(places) <= 12 else places[len(places) // 12 :: len(places) // 6]
         marks = "".join(_mark(one.style, *spot.split()) for spot in marked)
         line = f'<path class="line" d="M{"L".join(places)}"{_dash(one.style)}/>'
-        drawn.append(f'<g class="{_colour(one.style)}">{line}{marks}</g>')
+        drawn.append(f'<g class="{_color(one.style)}">{line}{marks}</g>')
     data = {
         "box": [left, RIGHT, TOP, BOTTOM], "x": [x_low, x_high], "log_x": log_x, "name": x_name,
         "series": [{"name": one.name, "style": one.style % 8, "points": one.points} for one in series],
@@ -123,7 +123,7 @@ def interval_chart(title: str, groups: Sequence[tuple[str, Sequence[Bar]]], leve
             whisker = f'<path class="line" d="M{along(begin):.1f} {y - 4}H{along(end):.1f}"/>'
             mark = whisker + _mark(style, f"{along(value):.1f}", y - 4)
             drawn.append(
-                f'<g class="{_colour(style)}"><title>{text(name)}: {text(label)}</title>{mark}</g>'
+                f'<g class="{_color(style)}"><title>{text(name)}: {text(label)}</title>{mark}</g>'
                 f'<text x="0" y="{y}">{text(short[name])}</text>'
                 f'<text class="end" x="{WIDTH}" y="{y}">{text(label)}</text>'
             )
@@ -223,12 +223,12 @@ def _x_axis(low: float, high: float, log: bool, name: str, left: float, place, y
     return "".join(drawn)
 
 
-def _colour(style: int) -> str:
+def _color(style: int) -> str:
     return f"s{style % 8}"
 
 
 def _dash(style: int) -> str:
-    dash = DASHES[(style + style // 8) % len(DASHES)]  # another one for the next of the same colour
+    dash = DASHES[(style + style // 8) % len(DASHES)]  # another one for the next of the same color
     return f' stroke-dasharray="{dash}"' if dash else ""
 
 

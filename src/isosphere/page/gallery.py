@@ -16,7 +16,7 @@ from isosphere.page.markup import listed, note, section, table, text
 from isosphere.page.sources import UNREADABLE, Embedded, Run
 from isosphere.sphere import directions, products
 
-NEIGHBOURS = 5
+NEIGHBORS = 5
 SAMPLE, WORST = 120, 80  # queries at most
 CANDIDATES = 4096  # queries among which the worst errors are looked for
 PIXELS = 80  # longer side of a thumbnail
@@ -25,7 +25,7 @@ Members = list[Run]  # of one test set
 
 
 class Nearest(NamedTuple):
-    """Neighbours' indices and cosines (Q, K), the nearest wrong image's lead over the nearest right (Q,), and which
+    """Neighbors' indices and cosines (Q, K), the nearest wrong image's lead over the nearest right (Q,), and which
     queries (Q,) have no right image at all."""
 
     indices: np.ndarray
@@ -96,7 +96,7 @@ def _gallery(members: Members, budget: int) -> tuple[dict[str, Any], list[str]]:
         "names": {int(embedded.labels[i]): _class_name(embedded, pictures, i) for i in images},
         "labels": {i: int(embedded.labels[i]) for i in images},
         "images": images,
-        "labelled": len(np.unique(embedded.labels)) > 1,
+        "labeled": len(np.unique(embedded.labels)) > 1,
         "queries": [
             {"image": int(candidates[row]), "sample": row in sample, "worst": worst.index(row) if row in worst else -1,
              "alone": bool(found[0].alone[row]), "hits": [_hits(one, row) for one in found]} for row in rows
@@ -114,18 +114,18 @@ def _said(total: int, looked_at: int, content: dict[str, Any], unread: int) -> l
     )
     said = [
         f"{len(shown)} of {total} queries, chosen without chance: {sampled} evenly spread"
-        + (errors if content["labelled"] else ". The images have no labels: none is right or wrong."),
-        f"Each has its {NEIGHBOURS} nearest images by cosine, itself left out. No more, to keep the page small.",
+        + (errors if content["labeled"] else ". The images have no labels: none is right or wrong."),
+        f"Each has its {NEIGHBORS} nearest images by cosine, itself left out. No more, to keep the page small.",
     ]
     alone = sum(query["alone"] for query in shown)
     said += [f"{alone} of them have no other image of their class: none can be right or wrong."] if alone else []
     return said + ([f"{unread} queries are left out because images cannot be read."] if unread else [])
 
 
-# ---------------------------------------------------------------- queries and neighbours
+# ---------------------------------------------------------------- queries and neighbors
 
 
-def nearest(embedded: Embedded, candidates: np.ndarray, count: int = NEIGHBOURS) -> Nearest:
+def nearest(embedded: Embedded, candidates: np.ndarray, count: int = NEIGHBORS) -> Nearest:
     """The nearest images of some queries (Q,) of a test set, by cosine, in blocks of rows."""
     unit, labels = directions(torch.from_numpy(embedded.embeddings)), torch.from_numpy(embedded.labels)
     asked = torch.from_numpy(embedded.is_query)
@@ -190,8 +190,8 @@ def _packed(path: Path, run: Run) -> Pictures:
         raise ValueError(f"pixels must be uint8 of shape ({count}, 3, S, S), not {pixels.dtype} {pixels.shape}")
 
     def thumbnail(index: int) -> bytes:
-        colours = np.repeat(pixels[index], 3 // pixels.shape[1], axis=0)  # grey ones have one channel
-        return encoded(Image.fromarray(np.ascontiguousarray(colours.transpose(1, 2, 0))))
+        colors = np.repeat(pixels[index], 3 // pixels.shape[1], axis=0)  # gray ones have one channel
+        return encoded(Image.fromarray(np.ascontiguousarray(colors.transpose(1, 2, 0))))
 
     return Pictures(thumbnail, lambda index: "")
 
@@ -238,7 +238,7 @@ def _without_script(content: dict[str, Any]) -> str:
             for index, cosine in hits[:1] or [(None, "-")]:
                 right = "right" if labels.get(index) == labels[query["image"]] else "wrong"
                 right = "no other image of its class" if query["alone"] else right
-                right = right if content["labelled"] else "no labels"
+                right = right if content["labeled"] else "no labels"
                 row += [f"{names[labels[index]]} ({right})" if hits else "-", cosine]
         rows.append(row)
     head = ["query", "class"] + [title for run in content["runs"] for title in (f"nearest in {run['name']}", "cosine")]

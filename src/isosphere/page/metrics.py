@@ -12,7 +12,7 @@ MAIN = ("recall@1", "map@r", "nmi", "f1", "accuracy", "probe_top1", "knn")  # wh
 ACCURACY = "Accuracy: the share of pairs judged right, mean over the sets of pairs."
 EXPLAINED = (
     "AUC: area under the ROC of a set of pairs. TAR at FAR 1 %: the share of pairs of one person that are accepted "
-    "where 1 % of the pairs of two people are. Norm AUROC: how often, of a wrong judgement and a right one, the wrong "
+    "where 1 % of the pairs of two people are. Norm AUROC: how often, of a wrong judgment and a right one, the wrong "
     "one has the lower norm; 50 is chance."
 )
 

@@ -124,14 +124,14 @@ const showGallery = (place, group) => {
   const className = (index) => group.names[group.labels[index]];
   const ofClass = (query, index) => group.labels[index] === group.labels[query.image];
   const isRight = (query, hits) => hits.length > 0 && ofClass(query, hits[0][0]);
-  const verdict = (query, index) => (!group.labelled ? ["alone", "○", "no labels"] : query.alone ? ["alone", "○", "not of its class"] : ofClass(query, index) ? ["right", "✓", "right"] : ["wrong", "✗", "wrong"]);
+  const verdict = (query, index) => (!group.labeled ? ["alone", "○", "no labels"] : query.alone ? ["alone", "○", "not of its class"] : ofClass(query, index) ? ["right", "✓", "right"] : ["wrong", "✗", "wrong"]);
   const filters = { "all shown": () => true };
-  if (group.labelled) {
+  if (group.labeled) {
     filters["evenly spread"] = (query) => query.sample;
     filters["worst errors"] = (query) => query.worst >= 0;
     filters["first is wrong in a run"] = (query) => !query.alone && query.hits.some((hits) => !isRight(query, hits));
   }
-  if (group.labelled && group.runs.length > 1) {
+  if (group.labeled && group.runs.length > 1) {
     filters["runs disagree on the first"] = (query) => new Set(query.hits.map((hits) => isRight(query, hits))).size > 1;
   }
   const picked = (name, choices) => {
@@ -189,7 +189,7 @@ const showGallery = (place, group) => {
   };
   back.addEventListener("click", () => { page -= 1; draw(); });
   next.addEventListener("click", () => { page += 1; draw(); });
-  const choices = group.labelled ? [whichLabel, classLabel] : [];
+  const choices = group.labeled ? [whichLabel, classLabel] : [];
   place.append(make("div", { class: "controls" }, ...choices, back, next, where), queries);
   draw();
 };

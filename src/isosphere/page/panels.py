@@ -124,7 +124,7 @@ def directions_section(runs: Sequence[Run]) -> str:
     ]
     sentence = (
         "A slope of 0 says that long and short embeddings turn alike; by the paper's proxy it would be -2 for SGD and "
-        "-1 for Adam, but real optimisers move weights, not embeddings. An angular loss has no radial gradient but for "
+        "-1 for Adam, but real optimizers move weights, not embeddings. An angular loss has no radial gradient but for "
         "rounding (Proposition 1); a run of ours shows that of its loss without the penalty, a monitor's that of all."
     )
     return _charted("directions", "Directions", runs, charts, sentence)

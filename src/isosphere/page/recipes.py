@@ -17,7 +17,7 @@ FREE = ("claim", "data.pack", "data.pairs_root", "data.download") + tuple(
 )
 """Fields that say where files are and how often something is written: they do not change what is learned."""
 
-RATES = ("seed", "optimiser.lr", "optimiser.backbone_lr", "optimiser.class_lr")  # in which trials of one line differ
+RATES = ("seed", "optimizer.lr", "optimizer.backbone_lr", "optimizer.class_lr")  # in which trials of one line differ
 
 
 def differing(recipes: Sequence[dict[str, Any]]) -> dict[str, list[str]]:

@@ -112,7 +112,7 @@ def rates_chart(groups: dict[tuple[str, str], Records], styles: Styles) -> str:
             return ""
         rates: dict[float, list[float]] = {}
         for record in records:
-            rate = numbers(record["recipe"].get("optimiser")).get("lr", 0)
+            rate = numbers(record["recipe"].get("optimizer")).get("lr", 0)
             if rate > 0 and name in record["last"]:
                 rates.setdefault(rate, []).append(100 * record["last"][name])
         points = [(rate, float(np.mean(values))) for rate, values in sorted(rates.items())]

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from isosphere import runs as run_files
 from isosphere.page.lines import missing_of, numbers, read_lines
-from isosphere.recipes import RecipeError, options, schema
+from isosphere.recipes import RecipeError, options
 from isosphere.tables import held_out
 
 UNREADABLE = (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile)
@@ -143,7 +144,7 @@ def read_run(folder: Path, name: str) -> Run:
 def recipe_of_this_version(recipe: Any, where: str, missing: list[str]) -> dict[str, Any]:
     """A recipe as JSON values, with the defaults of fields it does not name; one of another version as it stands."""
     try:
-        return options.to_dict(options.from_dict(schema.Recipe, recipe)) if recipe else {}
+        return options.to_dict(run_files.recipe_of(recipe)) if recipe else {}
     except RecipeError as error:
         missing.append(f"{where} is of another version of isosphere ({error}): shown as it stands")
         return recipe if isinstance(recipe, dict) else {}

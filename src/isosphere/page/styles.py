@@ -1,4 +1,4 @@
-"""In which colour, line and mark a run or an arm is drawn: a constraint has its colour of the figures."""
+"""In which color, line and mark a run or an arm is drawn: a constraint has its color of the figures."""
 
 from collections.abc import Sequence
 from itertools import count
@@ -11,9 +11,9 @@ from isosphere.page.sources import Results, Run
 ARM_STYLES = {
     "sec": 0, "none": 1, "sec-relative": 2, "sec-initial": 3, "l2reg": 4, "balanced": 5, "sec-ema": 22, "sec-fixed": 11,
 }  # fmt: skip
-"""Style -> colour s0 to s7 of page.css, by its remainder: those of the figures' ARM_COLOURS, dark or light enough.
+"""Style -> color s0 to s7 of page.css, by its remainder: those of the figures' ARM_COLORS, dark or light enough.
 
-What is beyond 7 has another mark than its like: SEC-EMA, near SEC in colour, is not near it in shape."""
+What is beyond 7 has another mark than its like: SEC-EMA, near SEC in color, is not near it in shape."""
 
 
 def run_styles(runs: Sequence[Run]) -> list[int]:

@@ -43,7 +43,7 @@ def _charts(trials: Records, styles: Mapping[str, int]) -> str:
     """The headline by learning rate, and for every rate the course of what was watched."""
     lines, rates = _lines(trials), sorted({_rate(trial) for trial in trials} - {0.0})
     looks, counts = {}, dict.fromkeys(styles, 0)
-    for name, its in lines.items():  # an arm's lines have its colour
+    for name, its in lines.items():  # an arm's lines have its color
         looks[name] = styles[its[0]["arm"]] + 8 * counts[its[0]["arm"]]
         counts[its[0]["arm"]] += 1
     charts = []
@@ -91,7 +91,7 @@ def _lines(trials: Records) -> dict[str, Records]:
 
 
 def _rate(trial: dict[str, Any]) -> float:
-    return max(0.0, numbers(trial["recipe"].get("optimiser")).get("lr", 0.0))
+    return max(0.0, numbers(trial["recipe"].get("optimizer")).get("lr", 0.0))
 
 
 def _tests(trial: dict[str, Any]) -> Records:

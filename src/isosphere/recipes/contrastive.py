@@ -13,7 +13,7 @@ same. Their cosine sets the learning rate once an epoch, counted from 1; ours at
 from dataclasses import replace
 
 from isosphere.recipes import published
-from isosphere.recipes.data import Cifar, Unlabelled
+from isosphere.recipes.data import Cifar, Unlabeled
 from isosphere.recipes.losses import NTXent
 from isosphere.recipes.retrieval import SUFFIXES
 from isosphere.recipes.schema import SGD, Adam, Constraint, Cosine, Loop, Model, Recipe, Shuffled
@@ -29,7 +29,7 @@ SIMCLR = Recipe(
     model=Model(backbone="resnet50_cifar", head="mlp", dim=128),
     loss=NTXent(),
     batches=Shuffled(size=256, views=2),
-    optimiser=SGD(lr=WEIGHT * LR, weight_decay=WEIGHT_DECAY / WEIGHT, decay_batch_norm=True),
+    optimizer=SGD(lr=WEIGHT * LR, weight_decay=WEIGHT_DECAY / WEIGHT, decay_batch_norm=True),
     schedule=Cosine(final=0.001),
     loop=Loop(unit="epochs", steps=100, eval_every=25, save_every=10, log_every=50),
 )
@@ -37,10 +37,10 @@ SIMCLR = Recipe(
 
 PHOTOS = replace(
     SIMCLR,
-    data=Unlabelled(),
+    data=Unlabeled(),
     model=Model(backbone="small_cnn", head="mlp", dim=64),
     batches=Shuffled(size=64, views=2),
-    optimiser=Adam(lr=1e-3),
+    optimizer=Adam(lr=1e-3),
     loop=Loop(unit="epochs", steps=50, eval_every=10, save_every=10, log_every=10),
 )
 """Starts where any machine can go; with a GPU --model.backbone resnet50 --data.size 224 --data.shorter 256."""
@@ -68,8 +68,8 @@ def plain(dataset: str, epochs: int) -> Recipe:
 def authors(dataset: str, epochs: int) -> Recipe:
     """The same in the authors' scale."""
     recipe = plain(dataset, epochs)
-    optimiser = replace(recipe.optimiser, lr=LR, weight_decay=WEIGHT_DECAY)
-    return replace(recipe, loss=NTXent(weight=WEIGHT), optimiser=optimiser)
+    optimizer = replace(recipe.optimizer, lr=LR, weight_decay=WEIGHT_DECAY)
+    return replace(recipe, loss=NTXent(weight=WEIGHT), optimizer=optimizer)
 
 
 def named(dataset: str, epochs: int) -> str:

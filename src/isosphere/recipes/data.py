@@ -131,7 +131,7 @@ class Faces:
 
 @dataclass(frozen=True)
 class Cifar:
-    """CIFAR-10 or CIFAR-100, unlabelled for training: two views of an image belong together (App. B.3)."""
+    """CIFAR-10 or CIFAR-100, unlabeled for training: two views of an image belong together (App. B.3)."""
 
     name: Literal["cifar10", "cifar100"] = "cifar10"
     """The labels serve evaluation alone."""
@@ -155,7 +155,7 @@ class Cifar:
 
 
 @dataclass(frozen=True)
-class Unlabelled:
+class Unlabeled:
     """Your own images without labels, or with class folders that serve evaluation alone."""
 
     root: str = ""
@@ -180,4 +180,4 @@ class Unlabelled:
         shares(self.scale)
 
 
-Data = Rendered | Folder | Benchmark | Faces | Cifar | Unlabelled
+Data = Rendered | Folder | Benchmark | Faces | Cifar | Unlabeled

@@ -29,7 +29,7 @@ CASIA = Recipe(
     data=Faces(),
     model=Model(backbone="se_resnet50_ir", head="dropout_fc_bn", dim=512),
     batches=Shuffled(size=256),
-    optimiser=SGD(lr=0.1, weight_decay=5e-4),
+    optimizer=SGD(lr=0.1, weight_decay=5e-4),
     schedule=MultiStep(at=(10 / 16, 14 / 16), factor=0.1),
     loop=Loop(unit="epochs", steps=16, eval_every=1, save_every=1, log_every=50, workers=4),
 )
@@ -47,7 +47,7 @@ OWN = replace(
     LFW,
     data=Faces(min_images=2, align=False, pairs=("mine",)),
     batches=Shuffled(size=32),
-    optimiser=replace(LFW.optimiser, lr=0.02),
+    optimizer=replace(LFW.optimizer, lr=0.02),
 )
 """For some hundred photographs or more, cut to the face, so that they are taken whole: small batches, and a learning
 rate to suit them. The pairs are your own, `mine_pair.txt` in data.pairs_root."""

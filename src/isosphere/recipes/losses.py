@@ -25,7 +25,7 @@ class SemiHard:
 
 @dataclass(frozen=True)
 class NPair:
-    """Normalised N-pair, the tuplet loss of Eq. 3."""
+    """Normalized N-pair, the tuplet loss of Eq. 3."""
 
     scale: float = 25.0
     """The paper tried 25 and 64 and kept 25."""

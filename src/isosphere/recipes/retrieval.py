@@ -54,7 +54,7 @@ RENDERED = Recipe(
     model=Model(backbone="small_cnn", head="bn_fc", dim=128),
     loss=Triplet(),
     batches=Batches(size=120, per_class=4),
-    optimiser=Adam(lr=1e-3),
+    optimizer=Adam(lr=1e-3),
     schedule=MultiStep(at=(0.7,), factor=0.1),
     loop=Loop(steps=1000, eval_every=100, save_every=100, workers=0),
 )
@@ -68,7 +68,7 @@ PHOTOS = replace(
     loop=Loop(steps=1000, eval_every=200, save_every=200),
 )
 """Starts where any machine can go. With weights: --model.backbone resnet50 --model.weights FILE --model.freeze_bn true
---data.size 227 --data.shorter 256 --optimiser.lr 2e-5."""
+--data.size 227 --data.shorter 256 --optimizer.lr 2e-5."""
 
 # ---------------------------------------------------------------- the paper's benchmarks
 
@@ -102,7 +102,7 @@ def fair(dataset: str, loss: str) -> Recipe:
         model=Model(backbone="resnet50_v1", head="bn_fc", dim=512, freeze_bn=True),
         loss=option,
         batches=Batches(size=120, per_class=per_class),
-        optimiser=Adam(lr, backbone_lr, WEIGHT_DECAY[dataset], class_lr),
+        optimizer=Adam(lr, backbone_lr, WEIGHT_DECAY[dataset], class_lr),
         loop=Loop(steps=1600, eval_every=800, save_every=1600, log_every=50, workers=4, **figures),
     )
 
@@ -123,11 +123,11 @@ def paper(dataset: str, loss: str) -> Recipe:
 
 def without_sec(recipe: Recipe) -> Recipe:
     """Multi-similarity as the authors ran it without SEC: no batch norm in the head, and other learning rates."""
-    lr, backbone_lr = RATES_WITHOUT_SEC.get(recipe.data.name, (recipe.optimiser.lr, recipe.optimiser.backbone_lr))
+    lr, backbone_lr = RATES_WITHOUT_SEC.get(recipe.data.name, (recipe.optimizer.lr, recipe.optimizer.backbone_lr))
     return replace(
         recipe,
         model=replace(recipe.model, head="fc"),
-        optimiser=replace(recipe.optimiser, lr=lr, backbone_lr=backbone_lr),
+        optimizer=replace(recipe.optimizer, lr=lr, backbone_lr=backbone_lr),
     )
 
 

@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Literal
 
 from isosphere.recipes.checks import at_least, positive
-from isosphere.recipes.data import Benchmark, Cifar, Data, Faces, Folder, Rendered, Unlabelled
+from isosphere.recipes.data import Benchmark, Cifar, Data, Faces, Folder, Rendered, Unlabeled
 from isosphere.recipes.losses import Loss, MultiSimilarity
 
 # ---------------------------------------------------------------- the norm constraint
@@ -27,7 +27,7 @@ class Constraint:
     rho: float = 0.01
     """Weight of the newest batch in SEC-EMA's radius (Table 9)."""
     relative: bool = False
-    """Penalise |f| / radius - 1, so that eta does not depend on the embeddings' scale."""
+    """Penalize |f| / radius - 1, so that eta does not depend on the embeddings' scale."""
     ramp: tuple[float, float] = (0.0, 0.0)
     """Fractions of training between which eta rises: SimCLR (0, 1), faces (3/16, 4/16), else constant."""
     balanced: bool = False
@@ -43,7 +43,7 @@ class Constraint:
             raise ValueError(f"ramp must be two fractions of training in order, not {self.ramp}")
 
 
-# ---------------------------------------------------------------- model, batches, optimiser
+# ---------------------------------------------------------------- model, batches, optimizer
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Model:
     freeze_bn: bool = False
     """Keep the backbone's batch norm as pretrained (App. B.1); the head's always trains."""
     preprocessing: Literal["cifar10", "cifar100"] | None = None
-    """The data set whose mean and std normalise the pixels; none is what the backbone's weights expect."""
+    """The data set whose mean and std normalize the pixels; none is what the backbone's weights expect."""
 
     def __post_init__(self) -> None:
         at_least(self, 1, "dim")
@@ -152,7 +152,7 @@ class SGD:
         at_least(self, 0, "weight_decay", "momentum")
 
 
-Optimiser = Adam | SGD
+Optimizer = Adam | SGD
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -258,7 +258,7 @@ class Recipe:
     constraint: Constraint = field(default_factory=Constraint)
     classes: Classes = field(default_factory=Classes)
     batches: Batching = field(default_factory=Batches)
-    optimiser: Optimiser = field(default_factory=Adam)
+    optimizer: Optimizer = field(default_factory=Adam)
     schedule: Schedule = field(default_factory=Constant)
     loop: Loop = field(default_factory=Loop)
     seed: int = 0
@@ -270,6 +270,6 @@ class Recipe:
 
 __all__ = [
     "Adam", "Batches", "Batching", "Benchmark", "Cifar", "Classes", "Constant", "Constraint", "Cosine", "Data", "Faces",
-    "Folder", "Loop", "Loss", "Model", "MultiStep", "Optimiser", "Recipe", "Rendered", "SGD", "Schedule", "Shuffled",
-    "Unlabelled",
+    "Folder", "Loop", "Loss", "Model", "MultiStep", "Optimizer", "Recipe", "Rendered", "SGD", "Schedule", "Shuffled",
+    "Unlabeled",
 ]  # fmt: skip

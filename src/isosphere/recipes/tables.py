@@ -118,7 +118,7 @@ def cells(table: str, asked: Asked) -> Cells:
 
 def trials(arm: str, recipe: Recipe) -> list[Recipe]:
     """The trials of an arm; none where it takes another arm's learning rate."""
-    tuning, old = TUNINGS[recipe.data.name], recipe.optimiser
+    tuning, old = TUNINGS[recipe.data.name], recipe.optimizer
     if arm not in tuning.strengths:
         return []
     if recipe.loop.unit != tuning.unit:
@@ -130,9 +130,9 @@ def trials(arm: str, recipe: Recipe) -> list[Recipe]:
     for rate, force in tuning.tried:
         lr, (decay, eta) = tuning.lrs[rate] * unit_lr, tuning.strengths[arm][force]
         backbone_lr = None if old.backbone_lr is None else lr * (old.backbone_lr / old.lr)
-        optimiser = replace(old, lr=lr, backbone_lr=backbone_lr, weight_decay=decay * old.weight_decay)
+        optimizer = replace(old, lr=lr, backbone_lr=backbone_lr, weight_decay=decay * old.weight_decay)
         constraint = replace(recipe.constraint, eta=eta * unit_eta)
-        made.append(replace(recipe, data=data, optimiser=optimiser, constraint=constraint, loop=loop, seed=TRIAL_SEED))
+        made.append(replace(recipe, data=data, optimizer=optimizer, constraint=constraint, loop=loop, seed=TRIAL_SEED))
     return made
 
 
@@ -155,7 +155,7 @@ def _lasting(steps: int, recipe: Recipe) -> Loop:
 
 def tuned(recipe: Recipe, best: Recipe, own: bool = True) -> Recipe:
     """The recipe with the rate and weight decay of the best trial and, if the trial was its own, its constraint."""
-    return replace(recipe, optimiser=best.optimiser, constraint=best.constraint if own else recipe.constraint)
+    return replace(recipe, optimizer=best.optimizer, constraint=best.constraint if own else recipe.constraint)
 
 
 # ---------------------------------------------------------------- the tables
@@ -198,11 +198,11 @@ def _rates(asked: Asked) -> Cells:
     found = {}
     for loss in asked.losses or ("ms",):
         recipe = RETRIEVAL[f"{dataset}-{loss}"]
-        share = recipe.optimiser.backbone_lr / recipe.optimiser.lr
+        share = recipe.optimizer.backbone_lr / recipe.optimizer.lr
         for lr in SWEPT_LRS:
-            optimiser = replace(recipe.optimiser, lr=lr, backbone_lr=lr * share)
+            optimizer = replace(recipe.optimizer, lr=lr, backbone_lr=lr * share)
             found[f"{dataset}-{loss}-lr{lr:g}"] = {
-                arm: replace(recipe, optimiser=optimiser, constraint=SWEPT_ARMS[arm])
+                arm: replace(recipe, optimizer=optimizer, constraint=SWEPT_ARMS[arm])
                 for arm in asked.arms or SWEPT_ARMS
             }
     return found

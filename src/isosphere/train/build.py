@@ -1,16 +1,16 @@
-"""From a recipe to the parts of a run: batches, model, criterion, constraint, optimiser; the data are in `views.py`."""
+"""From a recipe to the parts of a run: batches, model, criterion, constraint, optimizer; the data are in `views.py`."""
 
 from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 
-from isosphere.data.samplers import ClassBatches, ShuffledBatches
+from isosphere import distributed
 from isosphere.losses import contrastive, margins, norms, pairs, sampling, sharded
 from isosphere.models.embedder import Embedder, build_embedder
 from isosphere.recipes import losses as options
 from isosphere.recipes import schema
-from isosphere.train import distributed
+from isosphere.samplers import ClassBatches, ShuffledBatches
 
 
 def build_batches(recipe: schema.Recipe, labels: Tensor) -> ClassBatches | ShuffledBatches:
@@ -78,7 +78,7 @@ def build_criterion(recipe: schema.Recipe, classes: int, products: torch.dtype |
 
 
 def build_constraint(constraint: schema.Constraint) -> norms.SEC | None:
-    """SEC in one of its forms, or nothing; the loop gathers embeddings first, so it does not synchronise by itself."""
+    """SEC in one of its forms, or nothing; the loop gathers embeddings first, so it does not synchronize by itself."""
     if constraint.eta == 0:
         return None
     return norms.SEC(
@@ -86,24 +86,24 @@ def build_constraint(constraint: schema.Constraint) -> norms.SEC | None:
     )
 
 
-def build_optimiser(
+def build_optimizer(
     recipe: schema.Recipe, model: Embedder, criterion: nn.Module, captured: bool = False
 ) -> torch.optim.Optimizer:
     """Adam or SGD over backbone, head and class weights; for a captured step the learning rates are on the device."""
-    optimiser = recipe.optimiser
-    decayed = isinstance(optimiser, schema.SGD) and optimiser.decay_batch_norm
-    groups = model.parameter_groups(optimiser.lr, optimiser.backbone_lr, optimiser.weight_decay, decayed)
+    optimizer = recipe.optimizer
+    decayed = isinstance(optimizer, schema.SGD) and optimizer.decay_batch_norm
+    groups = model.parameter_groups(optimizer.lr, optimizer.backbone_lr, optimizer.weight_decay, decayed)
     weights = list(criterion.parameters())
     if weights:
-        lr = optimiser.lr if optimiser.class_lr is None else optimiser.class_lr
-        groups.append({"params": weights, "lr": lr, "weight_decay": optimiser.weight_decay})
+        lr = optimizer.lr if optimizer.class_lr is None else optimizer.class_lr
+        groups.append({"params": weights, "lr": lr, "weight_decay": optimizer.weight_decay})
     for group in groups:
         group["first_lr"] = group["lr"]
         if captured:
             group["lr"] = torch.tensor(group["lr"], device="cuda")
     fused = next(model.parameters()).is_cuda
     if recipe.classes.rate < 1:
-        return sampling.RowSGD(groups, lr=optimiser.lr, momentum=optimiser.momentum, fused=fused)
-    if isinstance(optimiser, schema.SGD):
-        return torch.optim.SGD(groups, momentum=optimiser.momentum, fused=fused)
+        return sampling.RowSGD(groups, lr=optimizer.lr, momentum=optimizer.momentum, fused=fused)
+    if isinstance(optimizer, schema.SGD):
+        return torch.optim.SGD(groups, momentum=optimizer.momentum, fused=fused)
     return torch.optim.Adam(groups, fused=fused, capturable=captured)

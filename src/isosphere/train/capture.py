@@ -23,12 +23,12 @@ class CompiledView:
 class CapturedStep:
     """Replays `update(run, images, labels, progress)`, captured once for fixed shapes; results live till the next call.
 
-    `modules` and `optimiser` are what the update changes: the steps that warm it up are undone in place, and
+    `modules` and `optimizer` are what the update changes: the steps that warm it up are undone in place, and
     random numbers begin again, so that dropout is the same in a run that was resumed.
     """
 
-    def __init__(self, update: Update, modules: list[torch.nn.Module], optimiser: torch.optim.Optimizer):
-        self.update, self.modules, self.optimiser = update, modules, optimiser
+    def __init__(self, update: Update, modules: list[torch.nn.Module], optimizer: torch.optim.Optimizer):
+        self.update, self.modules, self.optimizer = update, modules, optimizer
         self.graph: torch.cuda.CUDAGraph | None = None
 
     def __call__(self, run: Any, images: Tensor, labels: Tensor, progress: float) -> dict[str, Tensor]:
@@ -44,7 +44,7 @@ class CapturedStep:
         self.images, self.labels = images.cuda().clone(), labels.cuda().clone()
         self.progress = torch.zeros((), device="cuda")
         before = [{name: value.clone() for name, value in module.state_dict().items()} for module in self.modules]
-        moments = {p: {k: v.clone() for k, v in values.items()} for p, values in self.optimiser.state.items()}
+        moments = {p: {k: v.clone() for k, v in values.items()} for p, values in self.optimizer.state.items()}
         random = torch.cuda.get_rng_state()
         side = _side_stream(torch.cuda.current_device())
         side.wait_stream(torch.cuda.current_stream())
@@ -54,11 +54,11 @@ class CapturedStep:
         torch.cuda.current_stream().wait_stream(side)
         for module, values in zip(self.modules, before, strict=True):
             module.load_state_dict(values)
-        for parameter, values in self.optimiser.state.items():
+        for parameter, values in self.optimizer.state.items():
             for name, value in values.items():
                 value.copy_(moments[parameter][name]) if parameter in moments else value.zero_()
         torch.cuda.set_rng_state(random)
-        self.optimiser.zero_grad(set_to_none=True)
+        self.optimizer.zero_grad(set_to_none=True)
         self.graph = torch.cuda.CUDAGraph()
         # Other threads, such as a loader's that pins memory, may use the device meanwhile.
         with torch.cuda.graph(self.graph, stream=side, capture_error_mode="thread_local"):

@@ -7,14 +7,14 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
+from isosphere import distributed
 from isosphere.data.feed import loader
 from isosphere.data.images import ImageSet
-from isosphere.data.samplers import OrderedBatches
 from isosphere.metrics.faces import mirror_averaged
 from isosphere.monitor import recorded
 from isosphere.recipes import schema
+from isosphere.samplers import OrderedBatches
 from isosphere.sphere import norms
-from isosphere.train import distributed
 from isosphere.train.exams import Exam
 
 

@@ -169,7 +169,7 @@ class Frozen:
     train: Images
     images: Images
     view: View | None
-    neighbours: int = 200
+    neighbors: int = 200
     headline: ClassVar[str] = "knn"
 
     def look(self, embed: Embed, final: bool) -> Looks:
@@ -178,9 +178,9 @@ class Frozen:
         return {"train": train, "test": test.contiguous(), "embeddings": embeddings.contiguous()}
 
     def measure(self, looks: Looks, final: bool, seed: int) -> dict[str, float]:
-        # No more neighbours than a class has images on average, or the others would outvote it.
-        neighbours = max(1, min(self.neighbours, len(self.train) // len(self.train.classes)))
-        found = {"knn": knn_accuracy(*self._known(looks), k=neighbours)["top1"]}
+        # No more neighbors than a class has images on average, or the others would outvote it.
+        neighbors = max(1, min(self.neighbors, len(self.train) // len(self.train.classes)))
+        found = {"knn": knn_accuracy(*self._known(looks), k=neighbors)["top1"]}
         if final:
             for lr, its in self.probe(looks, seed).items():
                 rate = "" if lr == B3_RATE else f"@{lr:g}"

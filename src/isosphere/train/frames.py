@@ -16,10 +16,10 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
+from isosphere import distributed
 from isosphere.data import alignment
 from isosphere.data.images import ImageSet, readable_images, some
 from isosphere.data.recordio import RecordSet
-from isosphere.train import distributed
 
 REPAIRS = {  # by skip_unreadable
     None: ", and if you remove some add --data.allow_missing true to go without their pairs",

@@ -17,15 +17,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from isosphere import distributed
 from isosphere.data.feed import Batch, loader
 from isosphere.data.packed import PackedSet
-from isosphere.data.samplers import ClassBatches, ShuffledBatches
 from isosphere.data.two_views import ContrastiveView
 from isosphere.monitor import Episodes, proxy_power, recorded
 from isosphere.recipes import schema
 from isosphere.recipes.losses import ArcFace, CosFace, NormFace, NTXent, PairLoss, SphereFace
+from isosphere.samplers import ClassBatches, ShuffledBatches
 from isosphere.sphere import directions, norms
-from isosphere.train import build, distributed, evaluate, overlap, state
+from isosphere.train import build, evaluate, overlap, state
 from isosphere.train.capture import CapturedStep, CompiledView
 from isosphere.train.exams import Images, View
 from isosphere.train.journal import Journal
@@ -119,19 +120,19 @@ def prepare(recipe: schema.Recipe, device: torch.device, before: Run | None = No
         raise ValueError("NTXent needs --batches.per_class 2, or --batches.views 2; for any other number use SupCon")
     if recipe.classes != schema.Classes() and not isinstance(recipe.loss, NormFace | SphereFace | CosFace | ArcFace):
         raise ValueError("classes are sharded and drawn for NormFace, SphereFace, CosFace and ArcFace alone")
-    if recipe.classes.rate < 1 and not isinstance(recipe.optimiser, schema.SGD):
-        raise ValueError("classes.rate below 1 needs --optimiser SGD: only it leaves classes alone that were not drawn")
+    if recipe.classes.rate < 1 and not isinstance(recipe.optimizer, schema.SGD):
+        raise ValueError("classes.rate below 1 needs --optimizer SGD: only it leaves classes alone that were not drawn")
     if recipe.model.freeze_bn and recipe.model.weights is None:
         raise ValueError("freeze_bn needs trained statistics to keep: name a weight file with --model.weights")
     if recipe.loop.deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # which cuBLAS asks for, before it is first used
     views = before.views if before and before.recipe.data == recipe.data else build_views(recipe.data, device)
-    if views.unlabelled and (alike < 2 or not isinstance(recipe.batches, schema.Shuffled)):
+    if views.unlabeled and (alike < 2 or not isinstance(recipe.batches, schema.Shuffled)):
         raise ValueError("images without labels need several views of each: --batches Shuffled --batches.views 2")
-    if views.unlabelled and not isinstance(recipe.loss, PairLoss):
+    if views.unlabeled and not isinstance(recipe.loss, PairLoss):
         raise ValueError(f"{type(recipe.loss).__name__} needs classes: images without labels take NTXent")
-    if isinstance(recipe.loss, NTXent) and isinstance(recipe.batches, schema.Shuffled) and not views.unlabelled:
-        told = "--batches Batches --batches.per_class 2, SupCon, or images without labels (--data Unlabelled)"
+    if isinstance(recipe.loss, NTXent) and isinstance(recipe.batches, schema.Shuffled) and not views.unlabeled:
+        told = "--batches Batches --batches.per_class 2, SupCon, or images without labels (--data Unlabeled)"
         raise ValueError(f"NTXent needs two images of each class in a batch, which Shuffled does not give: use {told}")
     batches = build.build_batches(recipe, views.train.labels)
     torch.manual_seed(recipe.seed)
@@ -145,7 +146,7 @@ def prepare(recipe: schema.Recipe, device: torch.device, before: Run | None = No
             part.to(device, torch.float64 if recipe.loop.precision == "float64" else None)
     if device.type == "cuda":
         model.to(memory_format=torch.channels_last)
-    network: nn.Module = distributed.synchronise_batch_norm(model)
+    network: nn.Module = distributed.synchronize_batch_norm(model)
     if distributed.world() > 1:
         with warnings.catch_warnings():  # newer torch has another word for it, which older ones do not know
             warnings.simplefilter("ignore", FutureWarning)
@@ -157,16 +158,16 @@ def prepare(recipe: schema.Recipe, device: torch.device, before: Run | None = No
         network = torch.compile(network)
     # Joining the rows of drawn classes reads from the device, which a captured step must not.
     captured = recipe.loop.compile and device.type == "cuda" and distributed.world() == 1 and recipe.classes.rate == 1
-    optimiser = build.build_optimiser(recipe, model, criterion, captured)
+    optimizer = build.build_optimizer(recipe, model, criterion, captured)
     bad_step, loop = torch.tensor(-1, device=device), in_steps(recipe.loop, batches)
-    run = Run(recipe, device, loop, views, batches, model, network, criterion, constraint, optimiser, bad_step)
+    run = Run(recipe, device, loop, views, batches, model, network, criterion, constraint, optimizer, bad_step)
     run.update = update
     if captured:
         if isinstance(views.train, PackedSet) and views.train.device.type == "cuda":
             views.train.fuse_crops()
         run.views = compiled_views(views)
         changed = [model, criterion] if constraint is None else [model, criterion, constraint]
-        run.update = CapturedStep(update, changed, optimiser)
+        run.update = CapturedStep(update, changed, optimizer)
     return run
 
 
@@ -208,7 +209,7 @@ def _train(run: Run, journal: Journal) -> dict[str, float]:
         examined = any(line["step"] == run.step for line in journal.entries("test"))
         return _evaluate(run, journal, final=True, write=not examined)
     last: dict[str, float] = {}
-    episodes = Episodes(proxy_power(run.optimiser), constrained=False)  # the radial share is the criterion's alone
+    episodes = Episodes(proxy_power(run.optimizer), constrained=False)  # the radial share is the criterion's alone
     for line in journal.entries("train"):  # of before a resume, so that alarms go on as they would have
         episodes.fresh(line, advice(run, line["step"]))
     for batch in training_feed(run):
@@ -220,7 +221,7 @@ def _train(run: Run, journal: Journal) -> dict[str, float]:
             _stop_if_not_finite(run, found)
         if logged:
             values = recorded(dict(zip(found, torch.stack([*found.values()]).tolist(), strict=True)))
-            journal.write(run.step, "train", values | {"lr": float(run.optimiser.param_groups[0]["lr"])})
+            journal.write(run.step, "train", values | {"lr": float(run.optimizer.param_groups[0]["lr"])})
             for name, words in episodes.fresh(values, advice(run, run.step)).items():
                 journal.alarm(run.step, name, words)
             journal.advance(run.step)
@@ -248,7 +249,7 @@ def training_feed(run: Run) -> Iterator[Batch]:
     feed = loader(
         run.views.train, run.batches, run.views.train_view, todo, evaluate.workers(run.loop), run.recipe.seed, pin
     )
-    return (batch._replace(labels=batch.indices) for batch in feed) if run.views.unlabelled else feed
+    return (batch._replace(labels=batch.indices) for batch in feed) if run.views.unlabeled else feed
 
 
 def _embed(run: Run, images: Images, view: View | None, how: str = "embeddings") -> Tensor:

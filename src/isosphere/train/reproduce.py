@@ -11,8 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from isosphere import distributed, runs
 from isosphere.recipes import options, schema, tables
-from isosphere.train import distributed, state
+from isosphere.train import state
 from isosphere.train.face_exam import face_counts
 from isosphere.train.journal import environment, write_json
 from isosphere.train.loop import Run, prepare, train
@@ -34,7 +35,7 @@ class Runner:
         """What the folder's result.json holds, after training if it is not there yet."""
         if (folder / "result.json").is_file():
             held = json.loads((folder / "result.json").read_text(encoding="utf-8"))
-            if not alike(options.from_dict(schema.Recipe, held["recipe"]), recipe):
+            if not alike(runs.recipe_of(held["recipe"]), recipe):
                 raise ValueError(f"{folder} holds the result of another recipe: choose another folder")
             self.refuse_other_data(held, recipe, folder)
             return held
@@ -93,13 +94,16 @@ class Results:
             return
         try:
             held = json.loads(self.path.read_text(encoding="utf-8"))
-            self.records = {kind: [r for r in held[kind] if r["recipe"]] for kind in self.records}
+            self.records = {
+                kind: [r | {"recipe": runs.translate_recipe(r["recipe"])} for r in held[kind] if r["recipe"]]
+                for kind in self.records
+            }
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(f"{self.path} is not a file of results: {type(error).__name__}: {error}") from error
 
     def find(self, kind: str, recipe: schema.Recipe) -> dict[str, Any] | None:
         """The record of this recipe, if there is one."""
-        found = (r for r in self.records[kind] if alike(options.from_dict(schema.Recipe, r["recipe"]), recipe))
+        found = (r for r in self.records[kind] if alike(runs.recipe_of(r["recipe"]), recipe))
         return next(found, None)
 
     def finals(self) -> list[dict[str, Any]]:
@@ -264,13 +268,13 @@ def _carried(source: Results, cell: str, arm: str, recipe: schema.Recipe) -> sch
 
     A file without this data may have other data that is tuned alike: CIFAR-10's settings serve CIFAR-100.
     """
-    runs = [(run["arm"], options.from_dict(schema.Recipe, run["recipe"])) for run in source.records["runs"]]
-    fits = [run for its, run in runs if its == arm and run.loss == recipe.loss]
-    name, of = recipe.data.name, {getattr(run.data, "name", "") for _, run in runs}
+    made = [(run["arm"], runs.recipe_of(run["recipe"])) for run in source.records["runs"]]
+    fits = [run for its, run in made if its == arm and run.loss == recipe.loss]
+    name, of = recipe.data.name, {getattr(run.data, "name", "") for _, run in made}
     of &= {name} if name in of else {other for other, its in tables.TUNINGS.items() if its == tables.TUNINGS[name]}
     fits = [run for run in fits if getattr(run.data, "name", "") in of]
     if not fits:
         raise ValueError(f"{source.path} has no final run of arm {arm} with the loss of {cell} on its data or alike")
-    if any((run.optimiser, run.constraint) != (fits[0].optimiser, fits[0].constraint) for run in fits):
+    if any((run.optimizer, run.constraint) != (fits[0].optimizer, fits[0].constraint) for run in fits):
         raise ValueError(f"{source.path} has final runs of arm {arm} for {cell} with different settings: keep one's")
     return fits[0]

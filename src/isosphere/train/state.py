@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from isosphere import runs
 from isosphere.losses import sharded
 from isosphere.recipes import options, schema
 
@@ -65,7 +66,7 @@ def load(path: Path, recipe: schema.Recipe | None = None) -> dict[str, Any]:
     if not isinstance(state, dict) or "recipe" not in state:
         raise ValueError(f"{path} is not a checkpoint of isosphere")
     if recipe is not None:
-        saved = options.from_dict(schema.Recipe, state["recipe"])
+        saved = runs.recipe_of(state["recipe"])
         changed = {k: v for k, v in options.differences(saved, recipe).items() if k not in FREE_FIELDS}
         if changed:
             told = ", ".join(f"{key} {before!r} -> {after!r}" for key, (before, after) in changed.items())
@@ -99,7 +100,7 @@ def capture(run: "Run") -> dict[str, Any]:
         "model": run.model.state_dict(),
         "criterion": sharded.whole_state(run.criterion),
         "constraint": {} if run.constraint is None else run.constraint.state_dict(),
-        "optimiser": sharded.whole_optimiser_state(run.optimiser),
+        "optimizer": sharded.whole_optimizer_state(run.optimizer),
         "random": torch.get_rng_state(),
         "random_cuda": torch.cuda.get_rng_state(run.device) if run.device.type == "cuda" else None,
     }
@@ -126,13 +127,13 @@ def restore(run: "Run", saved: dict[str, Any]) -> None:
     put(run.criterion, sharded.own_state(run.criterion, saved["criterion"]))
     if run.constraint is not None:
         put(run.constraint, saved["constraint"])
-    # How this device runs the optimiser is not the checkpoint's business: it may come from another one. Set before it
+    # How this device runs the optimizer is not the checkpoint's business: it may come from another one. Set before it
     # is loaded, for torch goes by it when it puts Adam's count of steps on the CPU or beside the weights.
-    own = [{key: group.get(key) for key in ("lr", "fused", "capturable")} for group in run.optimiser.param_groups]
-    moments = sharded.own_optimiser_state(run.optimiser, saved["optimiser"])
+    own = [{key: group.get(key) for key in ("lr", "fused", "capturable")} for group in run.optimizer.param_groups]
+    moments = sharded.own_optimizer_state(run.optimizer, saved.get("optimizer", saved.get("optimiser")))
     groups = [group | settings for group, settings in zip(moments["param_groups"], own, strict=True)]
-    run.optimiser.load_state_dict(moments | {"param_groups": groups})
-    for group, settings in zip(run.optimiser.param_groups, own, strict=True):
+    run.optimizer.load_state_dict(moments | {"param_groups": groups})
+    for group, settings in zip(run.optimizer.param_groups, own, strict=True):
         group.update(settings)  # a rate on the device is the same tensor again
     run.step, run.seconds = saved["step"], saved["seconds"]
     torch.set_rng_state(saved["random"])

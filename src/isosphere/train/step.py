@@ -8,14 +8,15 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from isosphere.data.samplers import ClassBatches, ShuffledBatches
+from isosphere import distributed
 from isosphere.losses.norms import SEC, balanced_directions
 from isosphere.losses.slopes import NotFinite
 from isosphere.models.embedder import Embedder
 from isosphere.monitor import FIGURES, norm_figures, norm_record, proxy_power
 from isosphere.recipes import schema
+from isosphere.samplers import ClassBatches, ShuffledBatches
 from isosphere.sphere import norms
-from isosphere.train import distributed, evaluate
+from isosphere.train import evaluate
 from isosphere.train.schedules import lr_factor
 from isosphere.train.stopping import stop_diverged
 from isosphere.train.views import Views
@@ -34,7 +35,7 @@ class Run:
     network: nn.Module  # the model, wrapped by DDP where there are several processes
     criterion: nn.Module
     constraint: SEC | None
-    optimiser: torch.optim.Optimizer
+    optimizer: torch.optim.Optimizer
     bad_step: Tensor  # the first step with a non-finite loss, else -1; on the device
     step: int = 0
     seconds: float = 0.0  # spent before the last resume
@@ -47,7 +48,7 @@ def train_step(run: Run, images: Tensor, labels: Tensor) -> dict[str, Tensor]:
     """One step on this rank's part of the global batch; returns what is logged, as 0-d tensors on the device."""
     progress = run.step / run.loop.steps
     factor = lr_factor(run.recipe.schedule, progress)
-    for group in run.optimiser.param_groups:
+    for group in run.optimizer.param_groups:
         if isinstance(group["lr"], Tensor):  # a captured step reads it from the device
             group["lr"].fill_(group["first_lr"] * factor)
         else:
@@ -79,19 +80,19 @@ def update(run: Run, images: Tensor, labels: Tensor, progress: Tensor | float) -
     loss = metric + penalty
 
     # ---- backward and update
-    run.optimiser.zero_grad(set_to_none=True)
+    run.optimizer.zero_grad(set_to_none=True)
     loss.backward()
     distributed.average_gradients(list(run.criterion.parameters()))
     if run.recipe.loop.clip is not None:
-        everything = [p for group in run.optimiser.param_groups for p in group["params"]]
+        everything = [p for group in run.optimizer.param_groups for p in group["params"]]
         distributed.clip_gradients(everything, run.recipe.loop.clip)
-    run.optimiser.step()
+    run.optimizer.step()
 
     # ---- what is logged: the losses, and the figures of norms and of the criterion's gradient (Proposition 1)
     values = {"loss": loss.detach(), "metric": metric.detach(), "penalty": penalty.detach()}
     gradient = embeddings.grad if held.grad is None else embeddings.grad - held.grad
-    record, lr = norm_record(embeddings, gradient), run.optimiser.param_groups[0]["lr"]
-    (figures,) = norm_figures(record.unsqueeze(0), lr, proxy_power(run.optimiser))
+    record, lr = norm_record(embeddings, gradient), run.optimizer.param_groups[0]["lr"]
+    (figures,) = norm_figures(record.unsqueeze(0), lr, proxy_power(run.optimizer))
     return values | dict(zip(FIGURES, figures.unbind(), strict=True))
 
 

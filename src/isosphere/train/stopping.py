@@ -34,7 +34,7 @@ def stop_diverged(run: "Run", step: int, reason: str, found: dict[str, Tensor]) 
     values = {name: found[name] for name in ("loss", "norm_mean") if name in found} | ({"eta": eta} if eta else {})
     told = "".join(f", {name} {float(value):.4g}" for name, value in values.items())
     remedies = ["a smaller eta (--constraint.eta)"] if eta else []
-    remedies += ["a smaller learning rate (--optimiser.lr)"]
+    remedies += ["a smaller learning rate (--optimizer.lr)"]
     remedies += ["gradient clipping (--loop.clip 1.0)"] if loop.clip is None else []
     remedies += ["--loop.precision float32"] if evaluate.half_precision(loop, run.device) else []
     raise NonFiniteLoss(f"training diverged at step {step}: {reason}{told}. Try {_either(remedies)}")
@@ -47,14 +47,14 @@ def advice(run: "Run", step: int) -> dict[str, str]:
 
     The alarms of a monitor in any other loop speak of classes (`monitor.alarms.ADVICE`).
     """
-    constraint, decay = run.recipe.constraint, run.recipe.optimiser.weight_decay
+    constraint, decay = run.recipe.constraint, run.recipe.optimizer.weight_decay
     lacking = [] if constraint.eta else ["--constraint.eta above 0"]  # to be SEC
     fields = [*lacking, "--constraint.radius initial"] if constraint.radius in ("batch", "ema", 0) else lacking
     hold = f"SEC ({' and '.join(fields)})" if fields else "a larger --constraint.eta"
     lacking += ["--constraint.radius batch"] if constraint.radius == 0 else []
-    weaken = ["weaken weight decay (--optimiser.weight_decay)"] if decay else []
+    weaken = ["weaken weight decay (--optimizer.weight_decay)"] if decay else []
     weaken += ["weaken L2-reg (--constraint.eta)"] if constraint.eta and constraint.radius == 0 else []
-    remedies = ["lower the learning rate (--optimiser.lr)", f"hold the mean with {hold}"]
+    remedies = ["lower the learning rate (--optimizer.lr)", f"hold the mean with {hold}"]
     warm = [] if run.recipe.schedule.warmup else ["warm up (--schedule.warmup 0.1)"]
     found = {"exploding": _either([*warm, *remedies]), "collapsing": _either([*weaken, *remedies])}
     if lacking:

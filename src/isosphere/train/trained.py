@@ -15,10 +15,11 @@ from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress
 from torch import Tensor, nn
 
+from isosphere import distributed, runs
 from isosphere.data.images import ImageSet, UnreadableImage, decode, in_memory, open_images, readable_images
 from isosphere.recipes import options, schema
 from isosphere.recipes.places import bases
-from isosphere.train import build, distributed, state
+from isosphere.train import build, state
 from isosphere.train.evaluate import embed, half_precision, take, workers
 from isosphere.train.exams import Exam, Frozen, Images, Retrieval, View
 from isosphere.train.face_exam import build_face_exam
@@ -81,7 +82,7 @@ def load_run(folder: str | Path, device: str | torch.device = "auto") -> Trained
     """
     folder = Path(folder)
     saved = state.load(folder / state.CHECKPOINT)
-    recipe = options.from_dict(schema.Recipe, saved["recipe"])
+    recipe = runs.recipe_of(saved["recipe"])
     recipe = found_again(recipe, bases(folder))
     # The checkpoint holds all weights, so the pretrained file may be gone.
     model = build.build_model(replace(recipe.model, weights=None), recipe.data.size)

@@ -34,7 +34,7 @@ class Views:
     test_view: View | None
     exam: Exam
     deviation: str = ""  # how a benchmark's copy differs from the original, what is left out, tests that train, too
-    unlabelled: bool = False  # an image is its own class, of which a batch has several views
+    unlabeled: bool = False  # an image is its own class, of which a batch has several views
     counts: dict[str, int] = field(default_factory=dict)  # of faces, by which results on other data are noticed
 
     @property
@@ -42,7 +42,7 @@ class Views:
         """How many images train and test, and of how many classes if they have such."""
         tested = {id(images): images for images in getattr(self.exam, "sets", [self.exam.images])}.values()
         found = {"train_images": len(self.train), "test_images": sum(map(len, tested))}
-        if not self.unlabelled:
+        if not self.unlabeled:
             found["train_classes"] = len(self.train.classes)
         if isinstance(self.exam, exams.Retrieval | exams.Frozen):
             found["test_classes"] = len(self.exam.images.classes)
@@ -60,10 +60,10 @@ def build_views(data: schema.Data, device: torch.device) -> Views:
         schema.Benchmark: _benchmark,
         schema.Faces: _faces,
         schema.Cifar: _cifar,
-        schema.Unlabelled: _unlabelled,
+        schema.Unlabeled: _unlabeled,
     }
     views = makers[type(data)](data, device)
-    if isinstance(data, schema.Folder | schema.Faces | schema.Unlabelled):
+    if isinstance(data, schema.Folder | schema.Faces | schema.Unlabeled):
         told = filter(None, (views.deviation, overlap.told_copies(views.train, views.exam)))
         views = replace(views, deviation="; ".join(told))
     return views
@@ -154,20 +154,20 @@ def _cifar(data: schema.Cifar, device: torch.device) -> Views:
     if data.held_out:
         train, test = _parted(train, data.held_out, data.name)
     view = ContrastiveView(data.size, data.size, data.scale, jitter=data.jitter)
-    return Views(train, view, None, exams.Frozen(train, test, None), unlabelled=True)
+    return Views(train, view, None, exams.Frozen(train, test, None), unlabeled=True)
 
 
-def _unlabelled(data: schema.Unlabelled, device: torch.device) -> Views:
+def _unlabeled(data: schema.Unlabeled, device: torch.device) -> Views:
     images = readable_images(open_images(data.root, flat=True), data.skip_unreadable)
     train_view = ContrastiveView(data.size, data.shorter, data.scale, flip=data.flip, jitter=data.jitter)
     test_view = build_test_view(data)
     if len(images.classes) < 2:
         exam = exams.Unexamined(images, test_view)
-        return Views(images, train_view, test_view, exam, images.deviation, unlabelled=True)
+        return Views(images, train_view, test_view, exam, images.deviation, unlabeled=True)
     _refuse_one_part(images, data.root)
     train, test = _parted(images, FIFTH, data.root)
     exam = exams.Frozen(train, test, test_view)
-    return Views(train, train_view, test_view, exam, images.deviation, unlabelled=True)
+    return Views(train, train_view, test_view, exam, images.deviation, unlabeled=True)
 
 
 def _parted(images: ImageSet, share: float, root: str) -> tuple[ImageSet, ImageSet]:

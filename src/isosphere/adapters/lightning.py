@@ -14,7 +14,7 @@ def lightning_callback(module: str, **settings: Any) -> Any:
     """A PyTorch Lightning callback with a NormMonitor on the output of the named submodule while it trains.
 
     `settings` are NormMonitor's; the trainer's loggers get what TensorBoard would, alarms where they take text. Steps
-    are the optimiser's. The submodule may be compiled itself, but not lie inside a compiled one, where hooks are not
+    are the optimizer's. The submodule may be compiled itself, but not lie inside a compiled one, where hooks are not
     run.
     """
     names = ("lightning.pytorch", "pytorch_lightning")

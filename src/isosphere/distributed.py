@@ -1,4 +1,4 @@
-"""N processes that give the loss and the gradients of one: a differentiable gather, synchronised batch norm, agreement.
+"""N processes that give the loss and the gradients of one: a differentiable gather, synchronized batch norm, agreement.
 
 Every rank computes the whole loss on the gathered batch. Its backward pass keeps the rank's own slice, times the world
 size, so that DDP's mean over ranks is the gradient of the whole batch.
@@ -136,7 +136,7 @@ class SyncedBatchNorm(nn.Module):
     def __init__(self, plain: nn.modules.batchnorm._BatchNorm):
         super().__init__()
         if plain.weight is None or plain.running_mean is None or plain.momentum is None:
-            raise ValueError(f"cannot synchronise {plain}: it lacks weights, statistics or a momentum")
+            raise ValueError(f"cannot synchronize {plain}: it lacks weights, statistics or a momentum")
         self.eps, self.momentum, self.training = plain.eps, plain.momentum, plain.training
         self.weight, self.bias = plain.weight, plain.bias
         self.drop, self.act = getattr(plain, "drop", nn.Identity()), getattr(plain, "act", nn.Identity())
@@ -161,7 +161,7 @@ class SyncedBatchNorm(nn.Module):
         return self.act(self.drop(found.to(given.dtype)))
 
 
-def synchronise_batch_norm(module: nn.Module) -> nn.Module:
+def synchronize_batch_norm(module: nn.Module) -> nn.Module:
     """Replace every batch norm that trains by one whose statistics are those of the whole batch."""
     if world() == 1:
         return module
@@ -172,7 +172,7 @@ def synchronise_batch_norm(module: nn.Module) -> nn.Module:
         elif isinstance(child, nn.modules.batchnorm._BatchNorm):
             setattr(module, name, SyncedBatchNorm(child))
         else:
-            synchronise_batch_norm(child)
+            synchronize_batch_norm(child)
     return module
 
 

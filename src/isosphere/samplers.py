@@ -17,7 +17,7 @@ class UnfillableBatch(ValueError):
 
 
 class ClassBatches:
-    """`batch / per_class` random classes, `per_class` images of each, neighbours in the batch.
+    """`batch / per_class` random classes, `per_class` images of each, neighbors in the batch.
 
     Classes are drawn without replacement, and so are images; if a class has fewer than `per_class`, all of them come
     before one comes again. Labels are whole numbers or names, one an image, in any sequence. As a DataLoader's

@@ -1,0 +1,1 @@
+"""SEC and the monitor in other people's trainers, one file each."""
