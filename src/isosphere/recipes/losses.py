@@ -1,4 +1,8 @@
-"""The losses as options of a recipe, with the reason for each default; the unions at the end are the registry."""
+"""The losses as options of a recipe, with the reason for each default. The unions at the end are the registry.
+
+Each names its `criterion`, which takes the fields as arguments. That of a `ClassLoss` takes (dim, classes) first. A
+`MarginLoss` names the margin of a cosine classifier instead.
+"""
 
 import math
 from dataclasses import dataclass
@@ -11,6 +15,7 @@ from isosphere.recipes.checks import within
 class Triplet:
     """All triplets of the batch, squared chords (Eq. 2)."""
 
+    criterion = "isosphere.losses:TripletLoss"
     margin: float = 1.0
     """As in the paper, after Oh Song et al.; chords lie in [0, 4]."""
 
@@ -19,6 +24,7 @@ class Triplet:
 class SemiHard:
     """Triplets with the nearest negative beyond the positive (FaceNet)."""
 
+    criterion = "isosphere.losses:SemiHardTripletLoss"
     margin: float = 0.2
     """As in FaceNet and the paper."""
 
@@ -27,6 +33,7 @@ class SemiHard:
 class NPair:
     """Normalized N-pair, the tuplet loss of Eq. 3."""
 
+    criterion = "isosphere.losses:NPairLoss"
     scale: float = 25.0
     """The paper tried 25 and 64 and kept 25."""
     negatives: Literal["positives", "all"] = "positives"
@@ -37,6 +44,7 @@ class NPair:
 class MultiSimilarity:
     """Multi-similarity with its mining, in the form of its authors' code."""
 
+    criterion = "isosphere.losses:MultiSimilarityLoss"
     alpha: float = 2.0
     """Sharpness for positives."""
     beta: float = 40.0
@@ -51,6 +59,7 @@ class MultiSimilarity:
 class Contrastive:
     """The classic pair loss, on cosines."""
 
+    criterion = "isosphere.losses:ContrastiveLoss"
     positive_margin: float = 1.0
     """Positives with a higher cosine cost nothing; at 1 all of them pull."""
     negative_margin: float = 0.5
@@ -61,6 +70,7 @@ class Contrastive:
 class SupCon:
     """Supervised contrastive: softmax over all other images of the batch."""
 
+    criterion = "isosphere.losses:SupConLoss"
     temperature: float = 0.1
     """As in its paper."""
 
@@ -69,6 +79,7 @@ class SupCon:
 class NTXent:
     """SimCLR's loss: two views of an image share a label."""
 
+    criterion = "isosphere.losses:NTXentLoss"
     temperature: float = 0.5
     """As in the paper."""
     weight: float = 1.0
@@ -79,6 +90,7 @@ class NTXent:
 class ProxyAnchor:
     """Proxies as anchors: one learned vector a class."""
 
+    criterion = "isosphere.losses:ProxyAnchorLoss"
     margin: float = 0.1
     """As in its paper."""
     scale: float = 32.0
@@ -89,11 +101,13 @@ class ProxyAnchor:
 class Softmax:
     """A plain linear classifier; the first row of Table 4."""
 
+    criterion = "isosphere.losses:LinearClassifier"
 
 @dataclass(frozen=True)
 class NormFace:
     """Cosine softmax without a margin."""
 
+    margin_type = "isosphere.losses:NormFace"
     scale: float = 64.0
     """Section 4.1."""
 
@@ -102,6 +116,7 @@ class NormFace:
 class SphereFace:
     """Cosine softmax with a multiplied angle."""
 
+    margin_type = "isosphere.losses:SphereFace"
     margin: int = 3
     """4 does not converge on CASIA-WebFace (App. B.2)."""
     scale: float = 64.0
@@ -115,6 +130,7 @@ class SphereFace:
 class CosFace:
     """Cosine softmax with a margin on the cosine (Eq. 19)."""
 
+    margin_type = "isosphere.losses:CosFace"
     margin: float = 0.35
     """Section 4.1."""
     scale: float = 64.0
@@ -128,6 +144,7 @@ class CosFace:
 class ArcFace:
     """Cosine softmax with a margin on the angle."""
 
+    margin_type = "isosphere.losses:ArcFace"
     margin: float = 0.45
     """In radians; 0.5 does not converge on CASIA-WebFace (App. B.2)."""
     scale: float = 64.0
@@ -138,4 +155,6 @@ class ArcFace:
 
 
 PairLoss = Triplet | SemiHard | NPair | MultiSimilarity | Contrastive | SupCon | NTXent
-Loss = PairLoss | ProxyAnchor | Softmax | NormFace | SphereFace | CosFace | ArcFace
+ClassLoss = ProxyAnchor | Softmax
+MarginLoss = NormFace | SphereFace | CosFace | ArcFace
+Loss = PairLoss | ClassLoss | MarginLoss

@@ -1,12 +1,12 @@
 """From a recipe to the parts of a run: batches, model, criterion, constraint, optimizer; the data are in `views.py`."""
 
-from collections.abc import Callable
+from pkgutil import resolve_name
 
 import torch
 from torch import Tensor, nn
 
 from isosphere import distributed
-from isosphere.losses import contrastive, margins, norms, pairs, sampling, sharded
+from isosphere.losses import CosineClassifier, ShardedClassifier, norms, sampling
 from isosphere.models.embedder import Embedder, build_embedder
 from isosphere.recipes import losses as options
 from isosphere.recipes import schema
@@ -45,36 +45,17 @@ def check_size(model: Embedder, recipe: schema.Recipe) -> None:
 
 def build_criterion(recipe: schema.Recipe, classes: int, products: torch.dtype | None = None) -> nn.Module:
     """The criterion (embeddings, labels) -> scalar that the recipe names; a softmax head multiplies in `products`."""
-    loss, dim = recipe.loss, recipe.model.dim
-    makers: dict[type, Callable[..., nn.Module]] = {
-        options.Triplet: pairs.TripletLoss,
-        options.SemiHard: pairs.SemiHardTripletLoss,
-        options.NPair: pairs.NPairLoss,
-        options.MultiSimilarity: pairs.MultiSimilarityLoss,
-        options.Contrastive: pairs.ContrastiveLoss,
-        options.SupCon: contrastive.SupConLoss,
-        options.NTXent: contrastive.NTXentLoss,
-    }
-    fields = vars(loss)
-    if type(loss) in makers:
-        return makers[type(loss)](**fields)
-    if isinstance(loss, options.ProxyAnchor):
-        return margins.ProxyAnchorLoss(dim, classes, **fields)
-    if isinstance(loss, options.Softmax):
-        return margins.LinearClassifier(dim, classes)
-    margin = {
-        options.NormFace: margins.NormFace,
-        options.SphereFace: margins.SphereFace,
-        options.CosFace: margins.CosFace,
-        options.ArcFace: margins.ArcFace,
-    }[type(loss)]
-    value = (loss.margin,) if hasattr(loss, "margin") else ()
-    held = recipe.classes
+    loss, dim, held = recipe.loss, recipe.model.dim, recipe.classes
+    fields = dict(vars(loss))
+    if isinstance(loss, options.PairLoss):
+        return resolve_name(loss.criterion)(**fields)
+    if isinstance(loss, options.ClassLoss):
+        return resolve_name(loss.criterion)(dim, classes, **fields)
+    scale = fields.pop("scale")
+    margin = resolve_name(loss.margin_type)(**fields)
     if held.shard or held.rate < 1:
-        return sharded.ShardedClassifier(
-            dim, classes, margin(*value), loss.scale, held.rate, products, seed=recipe.seed
-        )
-    return margins.CosineClassifier(dim, classes, margin(*value), loss.scale, products)
+        return ShardedClassifier(dim, classes, margin, scale, held.rate, products, seed=recipe.seed)
+    return CosineClassifier(dim, classes, margin, scale, products)
 
 
 def build_constraint(constraint: schema.Constraint) -> norms.SEC | None:

@@ -23,7 +23,7 @@ from isosphere.data.packed import PackedSet
 from isosphere.data.two_views import ContrastiveView
 from isosphere.monitor import Episodes, proxy_power, recorded
 from isosphere.recipes import schema
-from isosphere.recipes.losses import ArcFace, CosFace, NormFace, NTXent, PairLoss, SphereFace
+from isosphere.recipes.losses import MarginLoss, NTXent, PairLoss
 from isosphere.samplers import ClassBatches, ShuffledBatches
 from isosphere.sphere import directions, norms
 from isosphere.train import build, evaluate, overlap, state
@@ -118,7 +118,7 @@ def prepare(recipe: schema.Recipe, device: torch.device, before: Run | None = No
     alike = recipe.batches.views if isinstance(recipe.batches, schema.Shuffled) else recipe.batches.per_class
     if isinstance(recipe.loss, NTXent) and alike != 2:
         raise ValueError("NTXent needs --batches.per_class 2, or --batches.views 2; for any other number use SupCon")
-    if recipe.classes != schema.Classes() and not isinstance(recipe.loss, NormFace | SphereFace | CosFace | ArcFace):
+    if recipe.classes != schema.Classes() and not isinstance(recipe.loss, MarginLoss):
         raise ValueError("classes are sharded and drawn for NormFace, SphereFace, CosFace and ArcFace alone")
     if recipe.classes.rate < 1 and not isinstance(recipe.optimizer, schema.SGD):
         raise ValueError("classes.rate below 1 needs --optimizer SGD: only it leaves classes alone that were not drawn")
