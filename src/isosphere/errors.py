@@ -119,3 +119,23 @@ class BadArgument(InputError):
     name: str
     value: Any
     expected: str
+
+
+# ---------------------------------------------------------------- files that are written
+
+
+@dataclass(eq=False)
+class NotAPlainFile(InputError):
+    """A device, a folder, a pipe or a circle of links, which a file would replace."""
+
+    text: ClassVar[str] = "{path} is not a plain file: name another file to write"
+    path: str
+
+
+@dataclass(eq=False)
+class NoFolder(InputError, FileNotFoundError):
+    """A file to write whose folder does not exist."""
+
+    text: ClassVar[str] = "cannot write {path}: there is no folder {folder}"
+    path: str
+    folder: str

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from isosphere.files import replacing, writable
+
 if TYPE_CHECKING:
     import numpy as np
     from matplotlib.axes import Axes
@@ -61,6 +63,9 @@ def sheet(
     import matplotlib
     from matplotlib.figure import Figure
 
+    out.parent.mkdir(parents=True, exist_ok=True)
+    for path in files(out):
+        writable(path)
     with matplotlib.rc_context():
         matplotlib.rcdefaults()  # a user's own settings must not change what a figure looks like
         matplotlib.rcParams.update(STYLE)
@@ -75,9 +80,10 @@ def sheet(
                 figure.draw_without_rendering()
             except UserWarning as error:
                 raise ValueError("labels leave no room for the panels: draw fewer runs, or shorten names") from error
-        out.parent.mkdir(parents=True, exist_ok=True)
         for path in files(out):
-            figure.savefig(path, metadata=FORMATS[path.suffix] | {"Title": title.replace("\n", ": ")})
+            with replacing(path) as file:
+                about = FORMATS[path.suffix] | {"Title": title.replace("\n", ": ")}
+                figure.savefig(file, format=path.suffix[1:], metadata=about)
 
 
 def files(out: Path) -> list[Path]:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from isosphere import files
 from isosphere.page.gallery import gallery_section
 from isosphere.page.markup import embedded, folded, text
 from isosphere.page.recipes import recipes_section
@@ -20,8 +21,7 @@ NAMES = 4  # in the heading; the others are folded
 
 def write_page(sources: Sequence[Path], out: Path) -> Path:
     """Write the page about run folders, monitors' files and results files to `out`; what one lacks is told on it."""
-    if out.is_dir() or not out.parent.is_dir():
-        raise ValueError(f"the page must be a file in a folder that exists, not {out}")
+    files.writable(out)
     runs, tables = read_sources([Path(source) for source in sources])
     for run, style in zip(runs, run_styles(runs), strict=True):
         run.style = style
@@ -47,9 +47,7 @@ def write_page(sources: Sequence[Path], out: Path) -> Path:
     }
     template = (HERE / "page.html").read_text(encoding="utf-8")
     page = re.sub(r"\[\[(\w+)\]\]", lambda found: parts[found[1]], template)  # once: what is put in is not looked at
-    temporary = out.with_name(f".{out.name}.tmp")
-    temporary.write_text(page, encoding="utf-8", errors="replace", newline="\n")  # a file's name may be no UTF-8
-    temporary.replace(out)
+    files.write(out, page, "replace")  # a file's name may be no UTF-8
     return out
 
 

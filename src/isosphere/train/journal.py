@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from isosphere import files
 from isosphere.monitor import recorded, turn_figures
 from isosphere.recipes import options, schema
 from isosphere.train import state
@@ -243,9 +244,7 @@ def below(path: Path, root: Path) -> str:
 
 def write_json(path: Path, values: Any) -> None:
     """Write a JSON file that is never half there."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
-    temporary.replace(path)
+    files.write(path, json.dumps(values, indent=1) + "\n")
 
 
 def _forget_after(path: Path, step: int) -> None:
@@ -258,6 +257,4 @@ def _forget_after(path: Path, step: int) -> None:
             continue
         if entry["step"] <= step:
             kept.append(line + "\n")
-    temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_text("".join(kept), encoding="utf-8")
-    temporary.replace(path)
+    files.write(path, "".join(kept))

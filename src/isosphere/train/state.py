@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from isosphere import runs
+from isosphere.files import replacing
 from isosphere.losses import sharded
 from isosphere.recipes import options, schema
 
@@ -32,21 +33,11 @@ Compiling changes rounding alone, as another device or number of processes does.
 
 
 def save(path: Path, state: dict[str, Any]) -> None:
-    """Write atomically (temporary file, fsync, rename): whatever happens, `path` is the old one or the new one."""
-    temporary = path.with_name(f".{path.name}.tmp")
+    """Write a checkpoint: whatever happens, `path` is the old one or the new one."""
     try:
-        with open(temporary, "wb") as file:
+        with replacing(path, durable=True) as file:
             torch.save(state, file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
     except (OSError, RuntimeError) as error:  # torch reports a full disk as a RuntimeError
-        temporary.unlink(missing_ok=True)
         kept = f"the checkpoint before it is whole ({path})" if path.exists() else "there was none before it"
         raise OSError(f"could not save a checkpoint: {error}; {kept}") from error
 

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress
 from torch import Tensor, nn
 
-from isosphere import distributed, runs
+from isosphere import distributed, files, runs
 from isosphere.data.images import ImageSet, UnreadableImage, decode, in_memory, open_images, readable_images
 from isosphere.recipes import options, schema
 from isosphere.recipes.places import bases
@@ -24,7 +24,6 @@ from isosphere.train.evaluate import embed, half_precision, take, workers
 from isosphere.train.exams import Exam, Frozen, Images, Retrieval, View
 from isosphere.train.face_exam import build_face_exam
 from isosphere.train.frames import Source, framed, parse_place, square
-from isosphere.train.journal import ANY_NAME
 from isosphere.train.overlap import kind_of, tested
 from isosphere.train.views import build_test_view, build_views
 
@@ -207,6 +206,8 @@ def embed_shown(trained: Trained, images: Images, view: View | None, how: str = 
 
 def embed_files(trained: Trained, root: str, out: Path, features: bool = False) -> list[Path]:
     """Embed a folder's or CSV's images to OUT.npy, OUT.labels.npy (their classes' names) and OUT.paths.txt (both)."""
+    for path in (out, *_others(out)):
+        files.writable(path)
     images, view, how, _ = _other_images(trained, root)
     return _write(out, images, embed_shown(trained, images, view, "features" if features else how))
 
@@ -277,11 +278,18 @@ def feature_maps(runs: list[Path], files: list[Path]) -> dict[str, list[np.ndarr
     return {"maps": found, "images": seen}
 
 
+def _others(out: Path) -> tuple[Path, Path]:
+    """The files of labels and paths next to the embeddings' own."""
+    return out.with_suffix(".labels.npy"), out.with_suffix(".paths.txt")
+
+
 def _write(out: Path, images: ImageSet, embeddings: Tensor) -> list[Path]:
-    labels, paths = out.with_suffix(".labels.npy"), out.with_suffix(".paths.txt")
-    np.save(out, embeddings.cpu().numpy())
+    labels, paths = _others(out)
+    with files.replacing(out) as file:
+        np.save(file, embeddings.cpu().numpy())
     names = [images.classes[label] for label in images.labels.tolist()]
-    np.save(labels, np.asarray(names, dtype=str))  # not numbers, which mean other classes in another folder
+    with files.replacing(labels) as file:
+        np.save(file, np.asarray(names, dtype=str))  # not numbers, which mean other classes in another folder
     lines = [f"{path}\t{name}\n" for path, name in zip(images.paths, names, strict=True)]
-    paths.write_text("".join(lines), **ANY_NAME)
+    files.write(paths, "".join(lines), "surrogateescape")
     return [out, labels, paths]
