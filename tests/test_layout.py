@@ -11,10 +11,11 @@ import pytest
 import isosphere
 
 SOURCE = Path(isosphere.__file__).parent
-EVERYBODY = {"errors", "files"}  # may be imported anywhere
+EVERYBODY = {"errors", "files", "locks"}  # may be imported anywhere
 ALLOWED = {
     "errors": set(),
     "files": set(),
+    "locks": {"errors"},
     "sphere": set(),
     "samplers": set(),
     "distributed": {"losses", "sphere"},
@@ -22,13 +23,13 @@ ALLOWED = {
     "runs": {"recipes"},
     "losses": {"losses", "sphere"},
     "metrics": {"metrics", "sphere"},
-    "data": {"data", "samplers"},
-    "models": {"models"},
+    "data": {"data", "errors", "locks", "samplers"},
+    "models": {"errors", "models"},
     "recipes": {"recipes"},
     "functional": {"losses", "sphere"},
     "train": {
         "train", "sphere", "losses", "metrics", "data", "models", "recipes", "monitor", "runs", "distributed",
-        "samplers",
+        "samplers", "errors", "locks",
     },  # fmt: skip
     "figures": {"figures", "runs", "tables", "sphere", "metrics", "recipes"},
     "page": {"page", "runs", "tables", "figures", "sphere", "metrics", "recipes"},

@@ -121,7 +121,7 @@ class BadArgument(InputError):
     expected: str
 
 
-# ---------------------------------------------------------------- files that are written
+# ---------------------------------------------------------------- files that are written or held
 
 
 @dataclass(eq=False)
@@ -139,3 +139,12 @@ class NoFolder(InputError, FileNotFoundError):
     text: ClassVar[str] = "cannot write {path}: there is no folder {folder}"
     path: str
     folder: str
+
+
+@dataclass(eq=False)
+class Held(InputError, OSError):
+    """A lock that another process holds."""
+
+    text: ClassVar[str] = "{path} is in use by {holder}"
+    path: str
+    holder: str

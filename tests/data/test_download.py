@@ -1,7 +1,6 @@
 """Downloads from a server in a thread that serves ranges or not, breaks off or not; and the archives they bring."""
 
 import dataclasses
-import fcntl
 import hashlib
 import io
 import os
@@ -18,9 +17,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from isosphere import cli
+from isosphere import cli, locks
 from isosphere.data import download, retrieval
 from isosphere.data.download import fetch_archive, fetch_folder, unpack
+from isosphere.errors import Held
 
 CONTENT = np.random.default_rng(0).bytes(300_000)
 MD5 = hashlib.md5(CONTENT).hexdigest()
@@ -174,10 +174,9 @@ def test_a_wrong_checksum_deletes_the_file(server: Server, tells_length: bool, t
 
 
 def test_two_processes_do_not_write_one_file(server: Server, tmp_path: Path) -> None:
-    with open(tmp_path / "a.tgz.part", "ab") as other:
-        fcntl.flock(other, fcntl.LOCK_EX)
-        with pytest.raises(OSError, match="another process is downloading"):
-            fetch_archive(server.url, tmp_path / "a.tgz", MD5)
+    with locks.hold(tmp_path / "a.tgz.lock"), pytest.raises(Held) as held:
+        fetch_archive(server.url, tmp_path / "a.tgz", MD5)
+    assert held.value.path == str(tmp_path / "a.tgz.lock")
     assert server.asked == []
 
 

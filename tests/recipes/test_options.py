@@ -34,6 +34,27 @@ def test_any_field_can_be_changed():
     assert options.differences(recipe, override(recipe, {"seed": "4"})) == {"seed": (3, 4)}
 
 
+@pytest.mark.parametrize(
+    "text, parts",
+    [
+        ("./faces (1)", ("./faces (1)",)),
+        ("./faces (1), (2) more", ("./faces (1)", "(2) more")),
+        ("(1), (2)", ("(1)", "(2)")),
+        ("a, b ,c", ("a", "b", "c")),
+        ("2019", ("2019",)),
+        ("1e3,None", ("1e3", "None")),
+        ("(a [1], b)", ("a [1]", "b")),
+        ("[a]", ("a",)),
+        ("('a', 'b c')", ("a", "b c")),  # as Python and `--help` print it
+        ("(a", ("(a",)),
+        ("", ()),
+        ("()", ()),
+    ],
+)
+def test_names_in_a_list_stay_as_they_are(text, parts):
+    assert find("faces-arcface", {"data.distractors": text}).data.distractors == parts
+
+
 def test_in_python_values_need_not_be_text():
     changes = {"loop.steps": 3, "loss.margin": 1, "loop.compile": True, "constraint.ramp": (0, 0.5), "loop.clip": None}
     recipe = find("photos-sec", changes | {"data.root": Path("a")})

@@ -4,7 +4,6 @@ The frame is the one that ArcFace's templates fix: with the eyes 35 pixels apart
 """
 
 import math
-import os
 import re
 import warnings
 from collections.abc import Sequence
@@ -18,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, Dataset
 
-from .images import ImageSet, UnreadableImage, lines, some
+from .images import ImageSet, UnreadableImage, cores, lines, some
 from .recordio import RecordSet
 
 SIZE = 112
@@ -134,7 +133,7 @@ def framed(
 
     if landmarks is not None and landmarks.shape != (len(images), 5, 2):
         raise ValueError(f"landmarks must be ({len(images)}, 5, 2), not {tuple(landmarks.shape)}")
-    workers = len(os.sched_getaffinity(0)) if workers is None else workers
+    workers = cores() if workers is None else workers
     starts = range(0, len(images), CHUNK)
     loader = DataLoader(
         _Framed(images, view, landmarks),

@@ -11,7 +11,6 @@ images, so a run on one layout does not see the batches of a run on the other.
 """
 
 import hashlib
-import os
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -23,7 +22,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from .download import fetch_folder
-from .images import ImageSet, UnreadableImage, decode, some
+from .images import ImageSet, UnreadableImage, cores, decode, some
 
 SIDE = 32
 COUNTS = {"train": 50_000, "test": 10_000}
@@ -188,7 +187,7 @@ def _in_memory(images: ImageSet, device: torch.device | str) -> ImageSet:
     pixels = images.pixels
     if pixels is None:
         chunks, decoded = _Decoded(images.paths), []
-        workers = min(len(os.sched_getaffinity(0)), len(chunks))
+        workers = min(cores(), len(chunks))
         # The generator is its own, else the loader would draw its base seed from the global stream.
         loader = DataLoader(chunks, batch_size=None, num_workers=workers, generator=torch.Generator())
         for chunk in track(loader, "reading images", len(chunks), transient=True):

@@ -1,6 +1,5 @@
 """Downloads that survive a bad line: resumed where they stopped, checked by MD5, unpacked whole or not at all."""
 
-import fcntl
 import hashlib
 import os
 import shutil
@@ -14,6 +13,8 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
+
+from isosphere import locks
 
 CHUNK = 1 << 20  # bytes read at once
 TIMEOUT = 30.0  # seconds without a byte until the line counts as dropped
@@ -42,34 +43,33 @@ def fetch_archive(url: str, target: str | Path, md5: str) -> Path:
         return target
     new = [folder for folder in target.parents if not folder.exists()]
     target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with locks.hold(target.with_name(f"{target.name}.lock")):
+            _fetch_held(url, target, md5)
+    except BaseException:
+        with suppress(OSError):  # the deepest first, up to one in which something lies
+            for folder in new:
+                folder.rmdir()
+        raise
+    return target
+
+
+def _fetch_held(url: str, target: Path, md5: str) -> None:
     part = target.with_name(f"{target.name}.part")
     with open(part, "ab") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise OSError(f"another process is downloading {part}: wait for it") from error
         begun = _Begun(file)
         try:
             if begun.digest.hexdigest() != md5:
                 _fetch(url, begun)
         except BaseException:
             if begun.size == 0:
-                _clear(part, new)
+                part.unlink()
             raise
     found = begun.digest.hexdigest()
     if found != md5:
-        _clear(part, new)
+        part.unlink()
         raise OSError(f"{url} gave a file with the MD5 {found}, not {md5}: it is deleted, try again")
     os.replace(part, target)
-    return target
-
-
-def _clear(part: Path, new: list[Path]) -> None:
-    """Remove a file, and folders, the deepest first, up to one in which something else has come to lie."""
-    part.unlink()
-    with suppress(OSError):
-        for folder in new:
-            folder.rmdir()
 
 
 def unpack(archive: str | Path, folder: str | Path) -> Path:

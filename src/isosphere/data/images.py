@@ -4,6 +4,7 @@ Files are decoded as torchvision's loader does it (alpha is dropped, colors are 
 orientation is applied and 16-bit gray is scaled instead of clipped.
 """
 
+import os
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -273,6 +274,11 @@ def readable_images(image_set: ImageSet, skip_unreadable: bool = False, workers:
     told += f", all of {len(lost)} classes among them" if lost else ""
     kept.deviation = "; ".join(filter(None, (image_set.deviation, told)))
     return kept
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def lines(path: str | Path) -> list[tuple[int, str]]:

@@ -6,7 +6,6 @@ after the last whole image, and the finished folder appears by a rename. It is r
 changed (looked at where its size or time has), and refused when its own pixels have.
 """
 
-import fcntl
 import hashlib
 import json
 import os
@@ -22,7 +21,9 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from .images import ImageSet, UnreadableImage, decode, some
+from isosphere import locks
+
+from .images import ImageSet, UnreadableImage, cores, decode, some
 from .transforms import CROP_DRAWS, TestView, TrainView, crop_boxes, flips, resize_shorter
 
 VERSION = 2
@@ -164,8 +165,7 @@ def pack(image_set: ImageSet, folder: str | Path, shorter: int = 256, workers: i
     folder = Path(folder)
     partial = folder.with_name(f"{folder.name}.partial")
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with open(folder.with_name(f"{folder.name}.lock"), "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # the system lets go of it however this process ends
+    with locks.hold(folder.with_name(f"{folder.name}.lock"), wait=True):
         manifest = _manifest(image_set.paths, shorter, (folder, partial))
         if not _is_current(folder, manifest):
             if not _is_begun(partial, manifest):
@@ -175,7 +175,7 @@ def pack(image_set: ImageSet, folder: str | Path, shorter: int = 256, workers: i
                 else:
                     partial.mkdir()
                     _write_manifest(partial, manifest)
-            _fill(partial, image_set.paths, shorter, len(os.sched_getaffinity(0)) if workers is None else workers)
+            _fill(partial, image_set.paths, shorter, cores() if workers is None else workers)
             shutil.rmtree(folder, ignore_errors=True)
             partial.rename(folder)
         if _held(folder) != manifest:  # touched or copied, but the same

@@ -8,6 +8,7 @@ import ast
 import dataclasses
 import difflib
 import inspect
+import itertools
 import os
 import types
 import typing
@@ -165,13 +166,27 @@ def _parsed(hint: Any, text: str) -> Any:
     choices = _choices(hint)
     if type(None) in choices and text.lower() == "none":
         return None
-    if any(typing.get_origin(choice) is tuple for choice in choices):
-        return [_literal(part) for part in text.strip("()[] ").split(",") if part.strip()]
+    for choice in choices:
+        if typing.get_origin(choice) is tuple:
+            return [part if str in typing.get_args(choice) else _literal(part) for part in _parts(text)]
     if bool in choices and text.lower() in ("true", "false", "yes", "no"):
         return text.lower() in ("true", "yes")
     if set(choices) - {type(None)} == {str}:
         return text
     return _literal(text)
+
+
+def _parts(text: str) -> list[str]:
+    """`a, b`, `(a, b)` or `['a', 'b']` as ["a", "b"]; brackets within a name, as in `faces (1)`, belong to it."""
+    text = text.strip()
+    if text[:1] + text[-1:] in ("()", "[]"):
+        depths = list(itertools.accumulate((letter in "([") - (letter in ")]") for letter in text))
+        text = text[1:-1] if 0 not in depths[:-1] else text  # else two pairs, as in `(1), (2)`
+    return [_unquoted(part.strip()) for part in text.split(",") if part.strip()]
+
+
+def _unquoted(text: str) -> str:
+    return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"" else text
 
 
 def _literal(text: str) -> Any:

@@ -1,6 +1,5 @@
 """Embeddings of a whole image set, shared out over the ranks, and the exam on them."""
 
-import os
 from collections.abc import Callable
 from functools import partial
 
@@ -9,7 +8,7 @@ from torch import Tensor, nn
 
 from isosphere import distributed
 from isosphere.data.feed import loader
-from isosphere.data.images import ImageSet
+from isosphere.data.images import ImageSet, cores
 from isosphere.metrics.faces import mirror_averaged
 from isosphere.monitor import recorded
 from isosphere.recipes import schema
@@ -86,5 +85,4 @@ def half_precision(loop: schema.Loop, device: torch.device) -> torch.dtype | Non
 
 def workers(loop: schema.Loop) -> int:
     """Processes that decode images, as many as the recipe asks for, but no more than there are cores for them."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(loop.workers, cores)
+    return min(loop.workers, cores())

@@ -1,7 +1,6 @@
 """Faces in their frames, in memory once a machine: one rank frames them, and all map the file that it leaves."""
 
 import contextlib
-import fcntl
 import os
 import pickle
 import platform
@@ -16,7 +15,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from isosphere import distributed
+from isosphere import distributed, locks
 from isosphere.data import alignment
 from isosphere.data.images import ImageSet, readable_images, some
 from isosphere.data.recordio import RecordSet
@@ -127,9 +126,9 @@ def shared(make: Callable[[], ImageSet], device: torch.device) -> ImageSet:
     leads = int(os.environ.get("LOCAL_RANK", distributed.rank())) == 0
     with contextlib.ExitStack() as stack:
         own = stack.enter_context(tempfile.TemporaryDirectory(prefix="isosphere-")) if leads else ""
+        held = stack.enter_context(contextlib.ExitStack())
         if leads:
-            lock = stack.enter_context(open(Path(own) / "lock", "w"))
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            held.enter_context(locks.hold(Path(own) / "lock"))
         places = [("", "")] * distributed.world()
         dist.all_gather_object(places, (platform.node(), own))
         folder = Path(next(place for machine, place in places if place and machine == platform.node()))
@@ -138,9 +137,9 @@ def shared(make: Callable[[], ImageSet], device: torch.device) -> ImageSet:
             np.save(folder / "pixels.npy", faces.pixels.numpy())
             faces.pixels = None
             (folder / "faces.pickle").write_bytes(pickle.dumps(faces))
-            fcntl.flock(lock, fcntl.LOCK_UN)
-        with contextlib.suppress(FileNotFoundError), open(folder / "lock") as others:
-            fcntl.flock(others, fcntl.LOCK_SH)
+            held.close()
+        else:
+            locks.wait_until_free(folder / "lock")
         if not (folder / "faces.pickle").is_file():
             raise OSError("the process that frames the faces has ended; its own message says why")
         faces = pickle.loads((folder / "faces.pickle").read_bytes())

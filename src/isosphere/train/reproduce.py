@@ -1,17 +1,14 @@
 """Many runs in one process: data and compilation are paid once, finished runs are skipped, stopped ones resumed."""
 
-import contextlib
-import fcntl
 import hashlib
 import json
-import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from isosphere import distributed, runs
+from isosphere import distributed, locks, runs
 from isosphere.recipes import options, schema, tables
 from isosphere.train import state
 from isosphere.train.face_exam import face_counts
@@ -127,7 +124,7 @@ class Results:
         for name, of in (("tests", "test"), ("turns", "turn")):
             record[name] = [{k: v for k, v in line.items() if k != "kind"} for line in lines if line["kind"] == of]
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(self.path.parent):
+        with locks.hold(self.path.with_name(".lock"), wait=True):
             self._read()
             if kind == "runs":  # one that was tuned otherwise gives way
                 place = [about[name] for name in about] + [recipe["seed"]]
@@ -137,17 +134,6 @@ class Results:
             self.records[kind].append(record)
             write_json(self.path, self.records)
         return record
-
-
-@contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """One process at a time."""
-    held = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(held)
 
 
 FREE = (*state.FREE_FIELDS, "data.allow_missing")
