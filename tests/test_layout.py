@@ -20,7 +20,7 @@ ALLOWED = {
     "samplers": set(),
     "distributed": {"losses", "sphere"},
     "adapters": {"adapters", "monitor", "losses", "sphere"},
-    "runs": {"recipes"},
+    "runs": {"runs", "recipes", "errors"},
     "losses": {"losses", "sphere"},
     "metrics": {"metrics", "sphere"},
     "data": {"data", "errors", "locks", "samplers"},

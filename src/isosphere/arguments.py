@@ -1,7 +1,6 @@
 """What the command line is given: lists of values, changed fields, the recipe meant, names of files, a run's recipe."""
 
 import hashlib
-import json
 import sys
 from pathlib import Path
 
@@ -74,17 +73,6 @@ def free_folder(parent: Path, name: str, suffix: str = "") -> Path:
     while (path := parent / f"{name}{f'-{number}' if number > 1 else ''}{suffix}").exists():
         number += 1
     return path
-
-
-def read_recipe(run: Path) -> schema.Recipe:
-    """The recipe of a run folder."""
-    path = run / "recipe.json"
-    if not path.is_file():
-        raise FileNotFoundError(f"{run} is not a run folder: it has no recipe.json")
-    try:
-        return runs.recipe_of(json.loads(path.read_text(encoding="utf-8")))
-    except ValueError as error:
-        raise ValueError(f"{path} is not a recipe of this version: {error}") from error
 
 
 def results_suffix(marks: list[str], changes: dict[str, str], tuned_by: Path | None) -> str:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from isosphere.arguments import asked_for, free_folder, note, parse_changes, read_recipe, results_suffix, split_changes
+from isosphere.arguments import asked_for, free_folder, note, parse_changes, results_suffix, split_changes
 
 if TYPE_CHECKING:
     from isosphere.train.trained import Trained
@@ -50,6 +50,7 @@ def train(
     """
     from isosphere.figures.words import named
     from isosphere.recipes import schema
+    from isosphere.runs import read_recipe
     from isosphere.train.loop import fit
     from isosphere.train.trained import changed_here, moved
 

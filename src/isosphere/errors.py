@@ -108,6 +108,64 @@ def need(package: str, extra: str, what: str) -> Any:
         raise MissingExtra(what, package.split(".")[0], extra) from error
 
 
+# ---------------------------------------------------------------- run folders and reports
+
+
+@dataclass(eq=False)
+class NotARun(InputError, FileNotFoundError):
+    """A folder that is no run folder."""
+
+    text: ClassVar[str] = "{folder} is not a run folder: it has no {file}"
+    folder: Any
+    file: str
+
+
+@dataclass(eq=False)
+class DamagedFile(InputError):
+    """A file of a run that cannot be read."""
+
+    text: ClassVar[str] = "{path} is damaged or half-written: {reason}"
+    path: Any
+    reason: str
+
+
+@dataclass(eq=False)
+class OtherVersion(InputError):
+    """A file of a run that another version of isosphere wrote."""
+
+    text: ClassVar[str] = "{path} is of another version of isosphere: {reason}"
+    path: Any
+    reason: str
+
+
+@dataclass(eq=False)
+class MissingPart(InputError):
+    """Something that a run has not recorded, and the options with which it would."""
+
+    text: ClassVar[str] = "{folder} has no {part}: train with {options}"
+    folder: Any
+    part: str
+    options: tuple[Option, ...]
+
+
+@dataclass(eq=False)
+class UnfinishedRun(InputError):
+    """A run folder without a file that is written later."""
+
+    text: ClassVar[str] = "{folder} has no {file}: the run has not come that far; resume it"
+    folder: Any
+    file: str
+
+
+@dataclass(eq=False)
+class NotResults(InputError):
+    """A file that does not hold the results of runs."""
+
+    text: ClassVar[str] = "{path} is not a file of results: {reason}"
+    path: Any
+    reason: str
+
+
 # ---------------------------------------------------------------- arguments, of functions and recipes
 
 

@@ -17,13 +17,13 @@ from PIL import Image, ImageDraw, ImageFont
 import ranks
 from commands import command
 from isosphere import distributed
-from isosphere.arguments import read_recipe
 from isosphere.data import cifar
 from isosphere.data.images import ImageSet
 from isosphere.data.two_views import ContrastiveView
 from isosphere.losses.contrastive import NTXentLoss
 from isosphere.models.embedder import build_embedder
 from isosphere.recipes import find, schema
+from isosphere.runs import read_recipe
 from isosphere.samplers import ShuffledBatches
 from isosphere.train import build, exams, loop
 from isosphere.train.capture import CompiledView

@@ -23,7 +23,6 @@ from torch import Tensor
 
 import ranks
 from commands import command
-from isosphere.arguments import read_recipe
 from isosphere.data.alignment import WHOLE, FaceView, align, framed
 from isosphere.data.faces import SETS, identities, verification
 from isosphere.data.images import decode, open_images
@@ -31,7 +30,7 @@ from isosphere.metrics.faces import auc, norm_and_errors, pair_cosines, wrong_pa
 from isosphere.metrics.faces import verification as verified
 from isosphere.metrics.identification import distractors_ahead, identification
 from isosphere.recipes import find, schema
-from isosphere.recipes.places import bases
+from isosphere.runs import bases, read_recipe
 from isosphere.train import exams, frames, loop
 from isosphere.train.evaluate import embed
 from isosphere.train.state import CHECKPOINT

@@ -10,7 +10,7 @@ import numpy as np
 
 from isosphere import runs
 from isosphere.figures import words
-from isosphere.recipes.places import bases
+from isosphere.runs import bases
 
 ANY_NAME = {"encoding": "utf-8", "errors": "surrogateescape"}  # of files, also one that is not UTF-8
 

@@ -17,6 +17,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from isosphere import files
+from isosphere.metrics.registry import metric
 from isosphere.monitor import recorded, turn_figures
 from isosphere.recipes import options, schema
 from isosphere.train import state
@@ -28,7 +29,6 @@ WRITTEN = (
     "snapshots/step-*.npz", "snapshots/directions-*.npy", "tensorboard/events.*",
 )  # fmt: skip
 """What a run leaves in its folder beside what every new one writes at once; the result first, so that it never lies."""
-LABELS = {"recall@1": "R@1", "map@r": "MAP@R", "accuracy": "accuracy", "knn": "k-NN"}
 
 
 class Journal:
@@ -155,7 +155,7 @@ class Journal:
     def examined(self, step: int, headline: str, found: dict[str, float]) -> None:
         """Tell an evaluation in a line, and its headline beside the bar."""
         names = [headline, *(name for name in ("map@r",) if name in found)]
-        told = [f"{LABELS[name]} {found[name]:6.2%}" for name in names if name in LABELS]
+        told = [f"{metric(name).heading} {found[name]:6.2%}" for name in names if metric(name).unit == "%"]
         self.advance(step, *told[:1])
         norms = f"norm {found['norm_mean']:.3g} (variance {found['norm_variance']:.3g})"
         self.say("  ".join([f"step {step:>6}", *told, norms]))

@@ -17,7 +17,7 @@ from isosphere.recipes import options, schema
 if TYPE_CHECKING:
     from isosphere.train.step import Run
 
-CHECKPOINT = "checkpoint.pt"
+CHECKPOINT = runs.CHECKPOINT
 PLACES = ("root", "pack", "pairs_root", "exclude", "probes", "distractors")
 FREE_FIELDS = ("claim", "model.weights", "data.download", *(f"data.{name}" for name in PLACES)) + tuple(
     f"loop.{name}"
@@ -63,7 +63,7 @@ def load(path: Path, recipe: schema.Recipe | None = None) -> dict[str, Any]:
             told = ", ".join(f"{key} {before!r} -> {after!r}" for key, (before, after) in changed.items())
             why = "; schedules depend on the length: train a new run" if "loop.steps" in changed else ""
             raise ValueError(f"{path} belongs to another recipe: {told}{why}")
-    return state
+    return runs.translate_checkpoint(state)
 
 
 def put(module: nn.Module, weights: dict[str, Any]) -> None:
@@ -121,7 +121,7 @@ def restore(run: "Run", saved: dict[str, Any]) -> None:
     # How this device runs the optimizer is not the checkpoint's business: it may come from another one. Set before it
     # is loaded, for torch goes by it when it puts Adam's count of steps on the CPU or beside the weights.
     own = [{key: group.get(key) for key in ("lr", "fused", "capturable")} for group in run.optimizer.param_groups]
-    moments = sharded.own_optimizer_state(run.optimizer, saved.get("optimizer", saved.get("optimiser")))
+    moments = sharded.own_optimizer_state(run.optimizer, saved["optimizer"])
     groups = [group | settings for group, settings in zip(moments["param_groups"], own, strict=True)]
     run.optimizer.load_state_dict(moments | {"param_groups": groups})
     for group, settings in zip(run.optimizer.param_groups, own, strict=True):

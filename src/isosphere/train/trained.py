@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from isosphere import distributed, files, runs
 from isosphere.data.images import ImageSet, UnreadableImage, decode, in_memory, open_images, readable_images
 from isosphere.recipes import options, schema
-from isosphere.recipes.places import bases
+from isosphere.runs import bases
 from isosphere.train import build, state
 from isosphere.train.evaluate import embed, half_precision, take, workers
 from isosphere.train.exams import Exam, Frozen, Images, Retrieval, View

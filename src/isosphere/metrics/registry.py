@@ -1,0 +1,144 @@
+"""What every number is called: key, heading, unit, direction, and which metric leads a task. No torch.
+
+Fractions have the unit "%": a value of 0.5 is shown as 50.0. Families (`recall@k`, `rank1@n`, `probe_top1@lr`,
+`lfw_tar@0.01`) follow from their keys. A key that nobody knows is a fraction under its own name: a set of pairs.
+"""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+Task = Literal["retrieval", "faces", "contrastive"]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A number that a run measures."""
+
+    key: str
+    heading: str
+    unit: str = "%"
+    better: Literal["higher", "lower", ""] = "higher"
+    about: str = ""
+
+    def shown(self, value: float | None) -> str:
+        """A value as tables have it, without its unit; a dash for none."""
+        if value is None:
+            return "-"
+        return f"{100 * value:.1f}" if self.unit == "%" else f"{value:.3g}"
+
+    @property
+    def label(self) -> str:
+        """The heading with its unit, as axes have it."""
+        return f"{self.heading} ({self.unit})" if self.unit else self.heading
+
+
+ACCURACY = "Accuracy: the share of pairs judged right, mean over the sets of pairs."
+AUC = "AUC: area under the ROC curve of a set of pairs."
+TAR = "TAR at FAR x: the share of same pairs that are accepted where a share x of different pairs is."
+AUROC = "Norm AUROC: how often a wrong judgment has a lower norm than a right one; 50 is chance."
+SCORES = (
+    Metric("map@r", "MAP@R"), Metric("nmi", "NMI"), Metric("f1", "F1"), Metric("accuracy", "accuracy", about=ACCURACY),
+    Metric("lfw", "LFW"), Metric("lfw_dev", "LFW view 1"), Metric("agedb_30", "AgeDB-30"), Metric("cfp_fp", "CFP-FP"),
+    Metric("cfp_ff", "CFP-FF"), Metric("knn", "k-NN"), Metric("probe_top1", "probe top-1"),
+    Metric("probe_top5", "top-5"), Metric("probe_best_top1", "best top-1, picked on test"),
+)  # fmt: skip
+"""Metrics of a first table, in its order, after recalls and before own sets of pairs and ranks."""
+OTHERS = (
+    Metric("r_precision", "R-precision"), Metric("probe_best_top5", "best top-5, picked on test"),
+    Metric("singletons", "queries without another image of their class", "", ""),
+    Metric("not_finite", "embeddings that are not finite", "", "lower"),
+    Metric("norm_mean", "mean norm", "", ""), Metric("norm_variance", "variance of the norms", "", ""),
+    Metric("norm_cv", "coefficient of variation of the norms", "", ""),
+    Metric("norm_min", "least norm", "", ""), Metric("norm_max", "greatest norm", "", ""),
+    Metric("loss", "training loss", "", "lower"), Metric("metric", "loss without the penalty", "", "lower"),
+    Metric("penalty", "penalty, eta included", "", ""), Metric("lr", "learning rate of the first group", "", ""),
+    Metric("lr_proxy_mean", "learning rate of directions (proxy), mean", "", ""),
+    Metric("lr_proxy_cv", "learning rate of directions (proxy), coefficient of variation", "", ""),
+    Metric("radial_share", "radial share of the squared gradient", "", ""),
+    Metric("tangential_share", "tangential share of the squared gradient", "", ""),
+    Metric("turn_mean", "mean turn since the snapshot before", "degrees", ""),
+    Metric("turn_variance", "variance of the turns", "degrees²", ""),
+    Metric("turn_slope", "slope of log turn by log norm", "", ""),
+    Metric("turn_slope_error", "standard error of that slope", "", ""),
+)  # fmt: skip
+PAIRS = {
+    "std": ("deviation of folds", "lower", ""), "auc": ("AUC", "higher", AUC),
+    "tar@0.01": ("TAR at FAR 1 %", "higher", TAR), "tar@0.001": ("TAR at FAR 0.1 %", "higher", TAR),
+    "norm_auroc": ("norm AUROC", "higher", AUROC),
+}  # fmt: skip
+"""What each set of pairs has besides its accuracy, under NAME_KEY; identification has the last as rank1_norm_auroc."""
+KNOWN = {one.key: one for one in (*SCORES, *OTHERS)}
+LEADING: dict[Task, tuple[str, str]] = {  # after training, and on the way, where no probe is trained
+    "retrieval": ("recall@1", "recall@1"), "faces": ("accuracy", "accuracy"), "contrastive": ("probe_top1", "knn"),
+}  # fmt: skip
+PAPER = {"agedb30": "agedb_30", "cfpfp": "cfp_fp", "top1": "probe_top1", "top5": "probe_top5"}
+"""The paper's names -> ours."""
+
+
+def metric(key: str) -> Metric:
+    """The metric of a key."""
+    if key in KNOWN:
+        return KNOWN[key]
+    family, _, of = key.partition("@")
+    if family == "recall":
+        return Metric(key, f"R@{of}")
+    if family == "rank1":
+        return Metric(key, f"rank 1 of {int(of):,}" if of.isdecimal() else f"rank 1 among {of}")
+    if of and family in KNOWN:
+        return Metric(key, f"{KNOWN[family].heading}, lr {of}", KNOWN[family].unit, KNOWN[family].better)
+    for end, (heading, better, about) in PAIRS.items():
+        if key.endswith(f"_{end}"):
+            name = key.removesuffix(f"_{end}")
+            of = "rank 1" if name == "rank1" else metric(name).heading
+            return Metric(key, f"{of} {heading}", "%", better, about)
+    return Metric(key, key)
+
+
+def leading(task: Task, training: bool = False) -> str:
+    """The key of the metric that judges a task: at the end or, of those measured on the way, during training."""
+    return LEADING[task][training]
+
+
+def headline(names: Collection[str], training: bool = False) -> str:
+    """The leading metric among these names; of another task its first score, and nothing where there is none."""
+    leads = dict.fromkeys(end if not training else way for end, way in LEADING.values())
+    leads |= dict.fromkeys(way for _, way in LEADING.values())
+    return next((key for key in leads if key in names), next((one.key for one in scores(names)), ""))
+
+
+def scores(names: Collection[str]) -> list[Metric]:
+    """The metrics of a first table among these names: recalls, the others, own sets of pairs, ranks."""
+    recalls = sorted(int(name.split("@")[1]) for name in names if name.startswith("recall@"))
+    known = [one.key for one in SCORES if one.key in names]
+    own = [name for name in pair_sets(names) if name not in KNOWN and name in names]
+    return [metric(key) for key in (*[f"recall@{k}" for k in recalls], *known, *own, *ranks(names))]
+
+
+def pair_sets(names: Iterable[str]) -> list[str]:
+    """The sets of pairs among the names of metrics, known ones first: each has an area under its ROC curve."""
+    found = {name.removesuffix("_auc") for name in names if name.endswith("_auc")}
+    return [*(one.key for one in SCORES if one.key in found), *sorted(found - KNOWN.keys())]
+
+
+def pair_details(names: Collection[str]) -> list[Metric]:
+    """What sets of pairs and identification have besides their accuracy, for a table of its own."""
+    sets = [*pair_sets(names), "rank1"]
+    return [metric(key) for end in PAIRS for name in sets if (key := f"{name}_{end}") in names]
+
+
+def ranks(names: Iterable[str]) -> list[str]:
+    """Identification among so many distractors, by their number, then among those of one set."""
+    among = [name.removeprefix("rank1@") for name in names if name.startswith("rank1@")]
+    counts = sorted((one for one in among if one.isdecimal()), key=int)
+    return [f"rank1@{one}" for one in (*counts, *sorted(one for one in among if not one.isdecimal()))]
+
+
+def compared(names: Collection[str]) -> list[Metric]:
+    """The metrics whose differences count: what judges a task, each of several sets of pairs, rank 1 among the most
+    distractors, and how well the norm predicts errors."""
+    sets = pair_sets(names)
+    most = [key for key in ranks(names) if key.removeprefix("rank1@").isdecimal()][-1:]
+    judged = [key for key in ("recall@1", "map@r", "accuracy", "probe_top1") if key in names]
+    norms = [one.key for one in pair_details(names) if one.key.endswith("_norm_auroc")]
+    return [metric(key) for key in (*judged, *(sets if len(sets) > 1 else ()), *most, *norms)]

@@ -1,0 +1,285 @@
+"""A run folder, read once and checked. Nothing here needs torch but the step of a checkpoint."""
+
+import json
+import math
+import zipfile
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from isosphere.errors import DamagedFile, NotARun, OtherVersion, UnfinishedRun
+from isosphere.recipes import options, schema
+from isosphere.runs.versions import recipe_of, translate_line, translate_recipe, translate_record
+
+if TYPE_CHECKING:
+    import numpy as np
+
+RECIPE, RUN, METRICS, RESULT, CHECKPOINT = "recipe.json", "run.json", "metrics.jsonl", "result.json", "checkpoint.pt"
+EMBEDDINGS, PATHS, THUMBNAILS = "test_embeddings.npz", "test_paths.txt", "test_thumbnails.npz"
+SNAPSHOTS = "snapshots"  # a folder of step-0001000.npz
+ANY_NAME = {"encoding": "utf-8", "errors": "surrogateescape"}  # of files, also one that is not UTF-8
+UNREADABLE = (OSError, ValueError, EOFError, KeyError, TypeError, zipfile.BadZipFile)
+TEXTS = ("warning", "text", "angles")  # what a line has besides numbers
+
+Line = dict[str, Any]  # of metrics.jsonl: step, kind, and finite numbers
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Norms (M,) of some training images at a step, and the degrees (M,) that each turned since step `since`.
+
+    A monitor keeps no norms, a first snapshot has no angles, and an older run may not say since when.
+    """
+
+    step: int
+    norms: "np.ndarray | None"
+    angles: "np.ndarray | None"
+    since: int | None
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """Test embeddings (N, D) in float32, labels (N,), class names if kept, and which images are queries (N,)."""
+
+    embeddings: "np.ndarray"
+    labels: "np.ndarray"
+    classes: list[str]
+    is_query: "np.ndarray"
+
+
+@dataclass
+class RunFolder:
+    """A run folder as far as it is there, or a run in a monitor's file; `problems` says what is not."""
+
+    folder: Path
+    name: str
+    strict: bool = False
+    problems: list[str] = field(default_factory=list)
+    recipe: schema.Recipe | None = None  # None where there is none, or of another version
+    values: dict[str, Any] = field(default_factory=dict)  # the recipe as JSON, in today's words
+    about: dict[str, Any] = field(default_factory=dict)  # result.json, or run.json of an unfinished run
+    lines: list[Line] = field(default_factory=list)
+    last: dict[str, float] = field(default_factory=dict)
+    oracle: dict[str, float] = field(default_factory=dict)
+    finished: bool = False
+    watched: bool = False  # by a NormMonitor, in a loop that is not ours
+    snapshots: list[Snapshot] = field(default_factory=list)
+
+    def of_kind(self, kind: str) -> list[Line]:
+        """All lines of a kind: "train", "test", "turn", "probe" or "warning"."""
+        return [line for line in self.lines if line["kind"] == kind]
+
+    def course(self, kind: str, name: str) -> list[tuple[float, float]]:
+        """(step, value) of every line of a kind that has this number."""
+        return [(line["step"], line[name]) for line in self.of_kind(kind) if name in line]
+
+    @cached_property
+    def embedded(self) -> Embedded | None:
+        """The last test embeddings; None, with a problem, where they cannot be had."""
+        import numpy as np
+
+        path = self.folder / EMBEDDINGS
+        if self.watched:
+            return None
+        if not path.is_file():
+            self.note(f"no {path.name}: neither a distribution of test norms nor retrievals")
+            return None
+        try:
+            with np.load(path, allow_pickle=False) as held:
+                arrays = {name: held[name] for name in held.files}
+            embeddings = arrays["embeddings"].astype(np.float32) * np.float32(arrays["scale"])
+            labels, classes = arrays["labels"], [str(name) for name in arrays.get("classes", ())]
+            if embeddings.ndim != 2 or labels.shape != embeddings.shape[:1] or labels.dtype.kind not in "iu":
+                raise ValueError(f"embeddings {embeddings.shape} do not fit labels {labels.shape}")
+            if not len(labels) or not np.isfinite(embeddings).all():
+                raise ValueError("embeddings are none or not finite")
+            is_query = arrays.get("is_query", np.ones(len(labels), bool)).astype(bool)
+            return Embedded(embeddings, labels.astype(np.int64), classes, is_query)
+        except UNREADABLE as error:
+            self.fault(path, error)
+            return None
+
+    @cached_property
+    def saved(self) -> int:
+        """The step of the checkpoint of an unfinished run, 0 without one; its weights stay on disk."""
+        path = self.folder / CHECKPOINT
+        if self.finished or self.watched or not path.is_file():
+            return 0
+        try:
+            import torch
+
+            return int(torch.load(path, map_location="cpu", weights_only=True, mmap=True)["step"])
+        except Exception as error:  # a damaged file makes torch raise almost anything
+            self.fault(path, type(error).__name__)
+            return 0
+
+    def note(self, problem: str) -> None:
+        """Something that is not there, and need not be."""
+        self.problems.append(problem)
+
+    def fault(self, path: Path, error: object) -> None:
+        """Something that should not be: raised if strict."""
+        reason = f"it has no {error.args[0]}" if isinstance(error, KeyError) else str(error)
+        if self.strict:
+            cause = error if isinstance(error, Exception) else None
+            raise (OtherVersion if isinstance(error, KeyError) else DamagedFile)(path, reason) from cause
+        self.note(f"{path.name} cannot be read: {reason}")
+
+
+def read_recipe(folder: Path) -> schema.Recipe:
+    """The recipe of a run folder; anything else is refused."""
+    path = folder / RECIPE
+    if not path.is_file():
+        raise NotARun(folder, RECIPE)
+    try:
+        return recipe_of(json.loads(path.read_text(encoding="utf-8")))
+    except ValueError as error:
+        raise OtherVersion(path, str(error)) from error
+
+
+def read(folder: Path, strict: bool = False, name: str = "") -> RunFolder:
+    """All that a run folder holds."""
+    run = RunFolder(folder, name or folder.name, strict)
+    files = (RECIPE,) if strict else (RECIPE, RUN, METRICS, RESULT)
+    if not any((folder / file).is_file() for file in files):
+        raise NotARun(folder, " or ".join(files))
+    result = translate_record(_object(run, folder / RESULT, "the run has not finished, or was stopped"))
+    run.finished = "last" in result
+    held = _object(run, folder / RECIPE) or result.get("recipe")
+    run.recipe, run.values = recipe_and_values(held) if held else (None, {})
+    if held and run.recipe is None:
+        if strict:
+            read_recipe(folder)
+        run.note(f"{RECIPE} is of another version of isosphere: shown as it stands")
+    run.about = result if run.finished else translate_record(_object(run, folder / RUN))
+    run.lines = read_lines(run, folder / METRICS)
+    run.last, run.oracle = numbers(result.get("last")), numbers(result.get("oracle"))
+    if run.finished and not run.last:
+        run.note(f"{RESULT} has no numbers of the last evaluation: those of {METRICS} are shown")
+    elif lost := (result.get("last") or {}).keys() - run.last.keys():
+        run.note(f"left out of {RESULT}, not finite: {', '.join(sorted(lost))}")
+    run.last = run.last or numbers(next(reversed(run.of_kind("test")), None))
+    if not run.last:
+        run.note("no evaluation yet: there are no metrics to show")
+    run.snapshots = _snapshots(run)
+    return run
+
+
+def _object(run: RunFolder, path: Path, reason: str = "") -> dict[str, Any]:
+    """A JSON object, or nothing and why."""
+    if not path.is_file():
+        run.note(f"no {path.name}" + (f": {reason}" if reason else ""))
+        return {}
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(found, dict):
+            raise ValueError("it holds no JSON object")
+        if path.name == RESULT and not isinstance(found.get("last"), dict):
+            raise KeyError("last")
+        return found
+    except UNREADABLE as error:
+        run.fault(path, error)
+        return {}
+
+
+def recipe_and_values(held: Any) -> tuple[schema.Recipe | None, dict[str, Any]]:
+    """A recipe, and its JSON with the defaults of what it does not name; one of another version as it stands."""
+    try:
+        recipe = recipe_of(held)
+        return recipe, options.to_dict(recipe)
+    except ValueError:
+        return None, translate_recipe(held) if isinstance(held, dict) else {}
+
+
+def numbers(values: Any) -> dict[str, float]:
+    """The finite numbers of a JSON object, by name; nothing of anything else."""
+    pairs = values.items() if isinstance(values, dict) else ()
+    return {k: v for k, v in pairs if isinstance(v, (int, float)) and not isinstance(v, bool) and math.isfinite(v)}
+
+
+def read_lines(run: RunFolder, path: Path) -> list[Line]:
+    """Every line that has a kind and a step, with its texts and its finite numbers."""
+    if not path.is_file():
+        if run.strict:
+            raise UnfinishedRun(run.folder, METRICS)
+        run.note(f"no {path.name}: no curves")
+        return []
+    lines, bad = [], 0
+    odd: dict[str, int] = {}  # name of what is no finite number -> the step where it is first
+    texts = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    for number, text in enumerate(texts, 1):
+        try:
+            line = translate_line(json.loads(text))
+            kind, step = line["kind"], int(line["step"])
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            if run.strict and number < len(texts):  # the last may be under way
+                raise DamagedFile(path, f"line {number}: {error!r}") from error
+            bad += 1
+            continue
+        kept = {name: line[name] for name in TEXTS if name in line}
+        lines.append(numbers(line) | kept | {"kind": kind, "step": step})
+        odd = {name: step for name in line if name not in lines[-1]} | odd
+    if not lines and not bad:
+        run.note(f"{path.name} is empty: no curves")
+    if bad:
+        run.note(f"{bad} line{'s' * (bad > 1)} of {path.name} cannot be read and left out")
+    if odd:
+        first = ", ".join(f"{name} (first in step {step})" for name, step in odd.items())
+        run.note(f"left out of {path.name}, not finite: {first}")
+    return lines
+
+
+def _snapshots(run: RunFolder) -> list[Snapshot]:
+    import numpy as np
+
+    found, before = [], None
+    for path in sorted((run.folder / SNAPSHOTS).glob("step-*.npz")):
+        step = int(path.stem.removeprefix("step-"))
+        try:
+            with np.load(path, allow_pickle=False) as arrays:
+                norms = arrays["norms"].astype(float)
+                angles = arrays["angles"].astype(float) if "angles" in arrays else None
+                since = int(arrays["since"]) if "since" in arrays else None
+            if not len(norms) or not np.isfinite(norms if angles is None else norms + angles).all():
+                raise ValueError("norms or angles are none or not finite")
+            if since is None and before is not None and step - before == _every(run.values):
+                since = before  # an older file does not say; its angles count from the one before
+            found.append(Snapshot(step, norms, angles, since))
+            before = step
+        except UNREADABLE as error:
+            run.fault(path, error)
+    return found
+
+
+def _every(values: dict[str, Any]) -> int | None:
+    """Steps between two snapshots, where the recipe counts in steps."""
+    loop = values.get("loop", {})
+    return loop.get("snapshot_every") if loop.get("unit", "steps") == "steps" else None
+
+
+# ---------------------------------------------------------------- where a run's images are
+
+
+def bases(run: Path) -> tuple[Path, ...]:
+    """Folders where a run's relative paths may begin: where it was trained, then those above it, nearest first.
+
+    The current folder is not among them, as it may hold other images under the same name.
+    """
+    path, above = run / RUN, tuple(run.resolve().parents)
+    begun = json.loads(path.read_text(encoding="utf-8")).get("seen_from") if path.is_file() else None
+    return above if begun is None else (run.resolve() / begun, *above)
+
+
+def locate(path: str, root: str, run: Path) -> Path:
+    """The file of a test image: `path` below the recipe's data.root or as given, from where the run began or from here.
+
+    A root that is a CSV stands for its folder. What an older path repeats of the root is dropped if need be. A file
+    that is nowhere keeps its path.
+    """
+    begun = (*bases(run), Path())
+    folders = [its.parent if its.is_file() else its for its in (base / root for base in begun)]
+    parts, name = Path(path).parts, Path(root).name
+    tail = Path(*parts[parts.index(name) + 1 :]) if name in parts else Path(path)
+    places = [*(its / path for its in folders), *(base / path for base in begun), *(its / tail for its in folders)]
+    return next((place for place in places if place.is_file()), Path(path))

@@ -1,0 +1,57 @@
+"""What older versions of isosphere wrote, in today's words; nothing else knows their spellings."""
+
+import warnings
+from typing import Any
+
+from isosphere.recipes import options, schema
+
+RENAMED = {"optimiser": "optimizer"}  # fields of a recipe
+KINDS = {"Unlabelled": "Unlabeled"}  # values of `kind` in a recipe
+RECORDED = {"arm": "method", "deviation": "notes"}  # keys of results and records
+
+
+def recipe_of(values: dict[str, Any]) -> schema.Recipe:
+    """The recipe in a JSON of any version."""
+    return options.from_dict(schema.Recipe, translate_recipe(values))
+
+
+def translate_recipe(values: dict[str, Any]) -> dict[str, Any]:
+    """A recipe's JSON of any version as today's."""
+    if not isinstance(values, dict):
+        return values
+    kept = {RENAMED.get(key, key): translate_recipe(value) for key, value in values.items()}
+    return kept | {"kind": KINDS.get(kept["kind"], kept["kind"])} if "kind" in kept else kept
+
+
+def translate_changes(changes: dict[str, Any]) -> dict[str, Any]:
+    """`{"optimiser.lr": ...}` in today's fields, with one warning for all old ones."""
+    found, old = {}, []
+    for path, value in changes.items():
+        group, _, rest = path.partition(".")
+        if group in RENAMED:
+            old.append(path)
+            path = f"{RENAMED[group]}.{rest}" if rest else RENAMED[group]
+        found[path] = KINDS.get(value, value) if isinstance(value, str) else value
+    if old:
+        warnings.warn(f"{', '.join(old)}: an old spelling; write {RENAMED[old[0].split('.')[0]]}", stacklevel=2)
+    return found
+
+
+def translate_record(record: dict[str, Any]) -> dict[str, Any]:
+    """A result.json, or a record of a file of results, of any version: `notes` is a list of sentences."""
+    found = {RECORDED.get(key, key): value for key, value in record.items()}
+    notes = found.get("notes") or []
+    found["notes"] = [notes] if isinstance(notes, str) else list(notes)
+    return found | {"recipe": translate_recipe(found["recipe"])} if "recipe" in found else found
+
+
+def translate_line(line: dict[str, Any]) -> dict[str, Any]:
+    """A line of metrics.jsonl, or of a NormMonitor, of any version."""
+    if line["kind"] != "alarm":
+        return line
+    return {"warning" if key == "alarm" else key: value for key, value in line.items()} | {"kind": "warning"}
+
+
+def translate_checkpoint(state: dict[str, Any]) -> dict[str, Any]:
+    """A checkpoint of any version."""
+    return {RENAMED.get(key, key): value for key, value in state.items()}

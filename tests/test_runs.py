@@ -1,0 +1,183 @@
+"""Run folders and files of results: strict reading raises a type, lenient reading notes the problem and goes on."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from isosphere import runs
+from isosphere.errors import DamagedFile, NotARun, NotResults, OtherVersion, UnfinishedRun
+from isosphere.recipes import find, options
+
+RESULTS = Path(__file__).parents[1] / "results"
+NO_RUNS = ("bench_", "figures_cars196_triplet", "resume_h200")  # what else is measured there
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A finished run folder as the loop writes it: 3 test images, two snapshots, three lines."""
+    (tmp_path / "run" / runs.SNAPSHOTS).mkdir(parents=True)
+    folder, recipe = tmp_path / "run", options.to_dict(find("cub200-ms-sec", {"loop.snapshot_every": 10, "seed": 3}))
+    (folder / runs.RECIPE).write_text(json.dumps(recipe))
+    (folder / runs.RUN).write_text(json.dumps({"seen_from": "..", "git": "abc"}))
+    lines = [
+        {"step": 0, "kind": "test", "recall@1": 0.25, "norm_mean": 9.0},
+        {"step": 5, "kind": "train", "loss": 1.0, "norm_mean": 8.0, "norm_variance": float("inf")},
+        {"step": 5, "kind": "warning", "warning": "spread", "text": "norms spread"},
+    ]
+    (folder / runs.METRICS).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    last = {"recall@1": 0.5, "norm_mean": 2.0, "norm_variance": float("nan")}
+    (folder / runs.RESULT).write_text(json.dumps({"recipe": recipe, "last": last, "notes": ["a copy"]}))
+    arrays = {"embeddings": np.eye(3, 2, dtype=np.float16), "scale": 4.0, "labels": np.array([0, 0, 1])}
+    np.savez(folder / runs.EMBEDDINGS, **arrays)
+    np.savez(folder / runs.SNAPSHOTS / "step-0000000.npz", norms=np.ones(4))
+    np.savez(folder / runs.SNAPSHOTS / "step-0000010.npz", norms=np.ones(4), angles=np.arange(4))
+    return folder
+
+
+def test_a_run_is_read_whole(folder):
+    run = runs.read(folder, strict=True)
+    assert (run.name, run.recipe.seed, run.values["seed"], run.finished) == ("run", 3, 3, True)
+    assert run.last == {"recall@1": 0.5, "norm_mean": 2.0} and run.about["notes"] == ["a copy"]
+    assert run.course("test", "recall@1") == [(0, 0.25)] and run.course("train", "norm_variance") == []
+    assert run.of_kind("warning") == [{"step": 5, "kind": "warning", "warning": "spread", "text": "norms spread"}]
+    assert [(shot.step, shot.since) for shot in run.snapshots] == [(0, None), (10, 0)]
+    assert run.embedded.embeddings.max() == 4.0 and run.embedded.is_query.all() and run.saved == 0
+    assert len(run.problems) == 2 and all("norm_variance" in problem for problem in run.problems)
+
+
+def test_old_versions_are_translated(folder):
+    recipe = json.loads((folder / runs.RECIPE).read_text())
+    recipe["optimiser"] = recipe.pop("optimizer")
+    (folder / runs.RECIPE).write_text(json.dumps(recipe))
+    (folder / runs.RESULT).write_text(json.dumps({"recipe": recipe, "last": {}, "deviation": "short"}))
+    (folder / runs.METRICS).write_text('{"step": 1, "kind": "alarm", "alarm": "spread", "text": "x"}\n')
+    run = runs.read(folder, strict=True)
+    assert run.recipe == find("cub200-ms-sec", {"loop.snapshot_every": 10, "seed": 3})
+    assert run.about["notes"] == ["short"] and "optimizer" in run.about["recipe"]
+    assert run.of_kind("warning")[0]["warning"] == "spread"
+    assert runs.translate_record({"arm": "sec", "deviation": ""}) == {"method": "sec", "notes": []}
+    assert runs.translate_checkpoint({"optimiser": 1, "step": 2}) == {"optimizer": 1, "step": 2}
+    unlabeled = {"data": {"kind": "Unlabelled"}}
+    assert runs.translate_recipe(unlabeled) == {"data": {"kind": "Unlabeled"}}
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "error"),
+    [
+        (runs.RECIPE, None, NotARun),
+        (runs.RECIPE, "[1]", DamagedFile),
+        (runs.RECIPE, '{"data": {"kind": "Nothing"}}', OtherVersion),
+        (runs.METRICS, None, UnfinishedRun),
+        (runs.METRICS, '{"step"\n{"step": 1, "kind": "test"}', DamagedFile),
+        (runs.METRICS, '{"kind": "test"}\n{"step": 1, "kind": "test"}', DamagedFile),
+        (runs.RESULT, "{}", OtherVersion),
+        (runs.RESULT, '{"last": ', DamagedFile),
+        (f"{runs.SNAPSHOTS}/step-0000010.npz", "PK", DamagedFile),
+        (runs.EMBEDDINGS, "PK", DamagedFile),
+    ],
+)
+def test_a_broken_file_is_raised_or_noted(folder, file, content, error):
+    path = folder / file
+    path.unlink()
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(error) as caught:
+        runs.read(folder, strict=True).embedded  # noqa: B018
+    assert str(folder) in str(caught.value) and "\n" not in str(caught.value)
+    run = runs.read(folder)
+    assert (run.embedded is None) == (file == runs.EMBEDDINGS)
+    assert any(path.name in problem and "norm_variance" not in problem for problem in run.problems)
+    assert runs.read(folder).last["recall@1"] == (0.25 if file == runs.RESULT else 0.5)
+
+
+def test_a_line_under_way_is_left_out(folder):
+    with open(folder / runs.METRICS, "a") as lines:
+        lines.write('{"step": 30, "ki')
+    assert len(runs.read(folder, strict=True).lines) == 3
+
+
+def test_an_unfinished_run_has_the_step_of_its_checkpoint(folder):
+    (folder / runs.RESULT).unlink()
+    torch.save({"step": 7}, folder / runs.CHECKPOINT)
+    run = runs.read(folder)
+    assert (run.finished, run.saved, run.about["git"], run.last["recall@1"]) == (False, 7, "abc", 0.25)
+    (folder / runs.CHECKPOINT).write_bytes(b"")
+    run = runs.read(folder)
+    before = len(run.problems)
+    assert run.saved == 0 and len(run.problems) == before + 1
+
+
+def test_snapshots_of_an_older_run_count_from_the_one_before_only_if_it_is_there(folder):
+    shots = folder / runs.SNAPSHOTS
+    np.savez(shots / "step-0000030.npz", norms=np.ones(4), angles=np.ones(4))  # 20 is missing
+    np.savez(shots / "step-0000040.npz", norms=np.ones(4), angles=np.ones(4), since=7)
+    assert [shot.since for shot in runs.read(folder).snapshots] == [None, 0, None, 7]
+
+
+def test_a_folder_of_nothing_is_refused(tmp_path):
+    for read in (runs.read, runs.read_recipe):
+        with pytest.raises(NotARun) as caught:
+            read(tmp_path)
+        assert isinstance(caught.value, FileNotFoundError) and caught.value.folder == tmp_path
+
+
+@pytest.mark.parametrize("path", sorted(RESULTS.glob("*.json")), ids=lambda path: path.stem)
+def test_every_file_of_results_loads(path):
+    if path.name.startswith(NO_RUNS):
+        with pytest.raises(NotResults):
+            runs.read_results(path)
+        return
+    results = runs.read_results(path)
+    assert results.name == path.stem and results.runs and not results.problems
+    for record in (*results.runs, *results.trials):
+        assert {"cell", "method", "seed", "recipe", "last"} <= record.keys() and "arm" not in record
+        assert runs.recipe_of(record["recipe"]).seed == record["seed"]
+
+
+def test_results_that_cannot_be_read(tmp_path):
+    path, good = tmp_path / "a.json", {"name": "x-seed4", "recipe": {"seed": 4}, "last": {"nmi": 0.5, "f1": None}}
+    path.write_text(json.dumps({"runs": [good, {"cell": "a"}]}))
+    with pytest.raises(NotResults) as caught:
+        runs.read_results(path)
+    assert caught.value.path == path
+    results = runs.read_results(path, strict=False)
+    assert len(results.problems) == 1 and results.trials == []
+    (record,) = results.runs
+    assert (record["cell"], record["method"], record["seed"], record["last"]) == ("a", "x", 4, {"nmi": 0.5})
+    for text in ("[]", "{}", "{", '{"runs": []}'):
+        path.write_text(text)
+        with pytest.raises(NotResults):
+            runs.read_results(path, strict=False)
+    with pytest.raises(NotResults):
+        runs.read_results(tmp_path / "none.json")
+
+
+def test_a_monitors_file_is_split_where_a_run_started(tmp_path):
+    lines = [
+        {"step": 1, "kind": "train", "norm_mean": 3.0, "loss": 1.0},
+        {"step": 2, "kind": "probe", "since": 1, "turn_slope": -1.0, "angles": [np.pi, None]},
+        {"step": 0, "kind": "start"},
+        {"step": 1, "kind": "train", "norm_mean": 4.0},
+    ]
+    path = tmp_path / "norms.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert runs.is_monitor(path) and not runs.is_monitor(tmp_path / "none")
+    first, second = runs.read_monitor(path)
+    assert first.watched and first.embedded is None and first.last == {"norm_mean": 3.0}
+    assert first.snapshots[0].angles.tolist() == [180.0] and first.snapshots[0].since == 1
+    assert second.last == {"norm_mean": 4.0} and first.name != second.name
+
+
+def test_images_are_found_from_where_the_run_was_trained(tmp_path, monkeypatch):
+    for place in ("project", "runs", "here"):  # only the first is what was trained on
+        (tmp_path / place / "photos").mkdir(parents=True)
+        (tmp_path / place / "photos" / "a.png").write_bytes(b"")
+    run = tmp_path / "runs" / "one"
+    run.mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    assert runs.locate("a.png", "photos", run) == tmp_path / "runs" / "photos" / "a.png", "an older run does not say"
+    (run / runs.RUN).write_text('{"seen_from": "../../project"}')
+    assert runs.locate("a.png", "photos", run).resolve() == tmp_path / "project" / "photos" / "a.png"
