@@ -111,6 +111,19 @@ def test_collapsed_embeddings_score_nothing():
     assert [measured[f"rank{k}@{n}"] for n in (100, 500) for k in (1, 10)] == [0, 0, 0, 0]
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
+@pytest.mark.parametrize("columns", [37, 1 << 15])
+def test_scaled_copies_of_one_direction_tie(columns, dtype, monkeypatch):
+    monkeypatch.setattr(module, "COLUMNS", columns)
+    for seed in range(5):
+        g = torch.Generator().manual_seed(seed)
+        one, scales = torch.randn(64, generator=g), 10 ** (6 * torch.rand(540, 1, generator=g) - 3)
+        rows, labels = (one * scales).to(dtype), torch.arange(40) // 4
+        for gallery in ((None, None), (rows[20:40] / 2, labels[20:])):
+            measured = identification(rows[:40], labels, rows[40:], (100, 500), (1, 10), *gallery)
+            assert [measured[f"rank{k}@{n}"] for n in (100, 500) for k in (1, 10)] == [0, 0, 0, 0]
+
+
 @pytest.mark.parametrize(("n", "m", "dim"), [(5, 500, 128), (9, 500, 512), (61, 61, 512), (501, 7, 512)])
 def test_equal_vectors_tie_wherever_blas_rounds_their_columns_otherwise(n, m, dim):
     """In these shapes the last columns of a float64 product differ from the others on a usual CPU."""

@@ -231,6 +231,15 @@ def test_a_collapsed_model_votes_for_the_largest_class():
     assert knn_accuracy(features, torch.arange(30) % 3, torch.ones(4, 4), truth, k=5)["top1"] == 0.0
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
+def test_scaled_copies_of_one_direction_vote_alike(dtype):
+    labels = torch.arange(700) % 7
+    for seed in range(4):
+        g = torch.Generator().manual_seed(seed)
+        rows = (torch.randn(128, generator=g) * 10 ** (6 * torch.rand(707, 1, generator=g) - 3)).to(dtype)
+        assert knn_accuracy(rows[:700], labels, rows[700:], labels[:7], k=50)["top1"] == 0
+
+
 def test_equal_features_vote_alike_wherever_blas_rounds_their_columns_otherwise():
     labels = torch.arange(1001) % 7
     for seed in range(4):

@@ -106,15 +106,71 @@ def test_equal_vectors_tie_wherever_blas_rounds_their_columns_otherwise(n, dtype
         assert metrics == {"recall@1": 0, "recall@4": 0, "map@r": 0, "r_precision": 0, "singletons": 0}
 
 
-def test_twins_are_rows_with_the_same_numbers():
-    rows = torch.tensor([[1.0, 0.0], [2.0, 1.0], [1.0, -0.0], [1.0, 1e-30], [2.0, 1.0], [1.0, 0.0]])
+def test_twins_are_rows_of_one_direction():
+    rows = torch.tensor([[1.0, 0.0], [2.0, 1.0], [3.0, -0.0], [1.0, 1e-30], [6.0, 3.0], [0.1, 0.0], [0.0, 0.0]])
     for dtype in (torch.float32, torch.float64):
-        twins = neighbors.Twins(rows.to(dtype))
-        assert dict(zip(twins.copies.tolist(), twins.originals.tolist(), strict=True)) == {2: 0, 4: 1, 5: 0}
-        assert not len(neighbors.Twins(torch.cat([torch.zeros(6, 20), rows[:, :1].cumsum(0)], 1).to(dtype)).copies)
-        assert not len(neighbors.Twins(torch.eye(4, dtype=dtype)).copies)
-    scores = twins.level(torch.arange(12.0).view(2, 6))
-    assert scores.tolist() == [[0, 1, 0, 3, 1, 0], [6, 7, 6, 9, 7, 6]]
+        twins = twins_of(rows.to(dtype))
+        assert dict(zip(twins.copies.tolist(), twins.originals.tolist(), strict=True)) == {2: 0, 3: 0, 4: 1, 5: 0}
+        steps = 1 + torch.arange(6.0, dtype=dtype)[:, None] * 256 * torch.finfo(dtype).eps
+        assert not len(twins_of(torch.cat([steps, torch.ones(6, 20, dtype=dtype)], 1)).copies)
+        assert not len(twins_of(torch.eye(4, dtype=dtype)).copies)
+    scores = twins.level(torch.arange(14.0).view(2, 7))
+    assert scores.tolist() == [[0, 1, 0, 0, 1, 0, 6], [7, 8, 7, 7, 8, 7, 13]]
+
+
+def twins_of(embeddings):
+    eps = neighbors.largest_eps(embeddings)
+    return neighbors.Twins(neighbors.directions(neighbors.checked_embeddings(embeddings)), eps)
+
+
+def scaled_copies(seed, n, d, dtype):
+    """c * v for one v and n scales between 1e-3 and 1e3, each component rounded to the type."""
+    g = torch.Generator().manual_seed(seed)
+    one = torch.randn(d, generator=g, dtype=torch.float64) * 10 ** -(2 * torch.rand(d, generator=g).double())
+    return (one * 10 ** (6 * torch.rand(n, 1, generator=g).double() - 3)).to(dtype)
+
+
+DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    n=st.integers(4, 200),
+    d=st.sampled_from([1, 2, 3, 16, 129, 512, 2048]),
+    dtype=st.sampled_from(DTYPES),
+)
+def test_scaled_copies_of_one_direction_tie(seed, n, d, dtype):
+    """A collapsed model whose norms differ scores nothing, in any order of rows."""
+    embeddings, labels = scaled_copies(seed, n, d, dtype), torch.arange(n) % 3
+    for order in (torch.arange(n), torch.randperm(n, generator=torch.Generator().manual_seed(seed))):
+        metrics = retrieval_metrics(embeddings[order], labels[order], (1,))
+        assert metrics["recall@1"] == metrics["map@r"] == metrics["r_precision"] == 0
+        apart = retrieval_metrics(embeddings, labels, (1,), embeddings[order], labels[order])
+        assert apart["recall@1"] == apart["map@r"] == 0
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 10**6), dtype=st.sampled_from(DTYPES))
+def test_several_collapsed_directions_do_not_depend_on_the_order_of_rows(seed, dtype):
+    g = torch.Generator().manual_seed(seed)
+    embeddings = torch.cat([scaled_copies(seed + part, 40, 32, dtype) for part in range(5)])
+    labels = torch.randint(0, 6, (200,), generator=g)
+    assert len(twins_of(embeddings).originals.unique()) == 5 and len(twins_of(embeddings).copies) == 195
+    wanted = retrieval_metrics(embeddings, labels)
+    for _ in range(3):
+        order = torch.randperm(200, generator=g)
+        assert retrieval_metrics(embeddings[order], labels[order]) == pytest.approx(wanted, abs=1e-12)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("d", [16, 512])
+def test_ordinary_embeddings_have_no_twins(d, dtype):
+    """So nothing is leveled, and their metrics are those of the plain scores; near copies stay apart, too."""
+    g = torch.Generator().manual_seed(d)
+    embeddings = torch.randn(2000, d, generator=g, dtype=torch.float64) + 3 * torch.randn(d, generator=g)
+    embeddings[1000:] = embeddings[:1000] + 64 * torch.finfo(dtype).eps * torch.randn(1000, d, generator=g)
+    assert not len(twins_of(embeddings.to(dtype)).copies)
 
 
 def test_scale_of_each_embedding_does_not_matter_and_self_is_excluded_by_index():

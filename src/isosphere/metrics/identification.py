@@ -12,15 +12,16 @@ import torch
 from torch import Tensor
 
 from isosphere.metrics.neighbors import (
-    PREFIX,
     Array,
     Twins,
     block_rows,
     checked_embeddings,
     checked_labels,
     directions,
-    keys,
+    grids,
+    largest_eps,
     numbered,
+    tensor,
 )
 
 COLUMNS = 1 << 15  # distractors in one matrix product
@@ -69,7 +70,10 @@ def distractors_ahead(
     The numbers are exact below `most`; beyond, they are at least `most`. Runs on the probes' device, where distractors
     are brought piece by piece, in full float32 whatever TF32 says.
     """
-    pairs, distractors = _Pairs(probes, labels, gallery, gallery_labels), checked_embeddings(distractors, "distractors")
+    given = [tensor(rows) for rows in (probes, distractors, gallery) if rows is not None]
+    distractors = checked_embeddings(given[1], "distractors")
+    pairs = _Pairs(given[0], labels, gallery, gallery_labels)
+    pairs.find_ties(largest_eps(pairs.probes, *given))
     _check_within("counts", counts, len(distractors))
     if distractors.shape[1] != pairs.probes.shape[1]:
         sizes = f"{pairs.probes.shape[1]} and {distractors.shape[1]}"
@@ -117,10 +121,13 @@ class _Pairs:
             raise ValueError(f"none of the {len(probes)} probes has a mate, another image with its label")
         self.blocks = list(self._blocks(first, end))
         widest = max(columns.stop - columns.start for _, columns, _ in self.blocks)
-        self.keys = keys(self.mates[:, :PREFIX])
-        # Distractors, then mates: one product for both, in which equal vectors are given equal scores: ties are ties.
+        # Distractors, then mates: one product for both, in which equal directions get equal scores: ties are ties.
         self.joint = self.probes.new_zeros(_even(COLUMNS + widest), self.probes.shape[1])
         self.buffer = self.probes.new_empty(max(rows.stop - rows.start for rows, _, _ in self.blocks), len(self.joint))
+
+    def find_ties(self, eps: float) -> None:
+        """Where to look for distractors that equal a mate up to the rounding of numbers with that eps."""
+        self.eps, self.cells = eps, grids(self.mates, eps)
 
     def _blocks(self, first: Tensor, end: Tensor) -> Iterator[tuple[slice, slice, slice]]:
         """Ranges of probes, mates and pairs: no more than COLUMNS mates, unless a single probe has them."""
@@ -135,15 +142,15 @@ class _Pairs:
 
     def meet(self, distractors: Tensor, most: int, ahead: Tensor) -> None:
         """Add to `ahead` (P,) how many of the distractors' directions (C, D), up to most, a mate does not outscore."""
-        size, shared = len(distractors), bool(torch.isin(keys(distractors[:, :PREFIX]), self.keys).any())
+        size, shared = len(distractors), bool(torch.isin(grids(distractors, self.eps), self.cells).any())
         self.joint[:size] = distractors
         for rows, columns, pairs in self.blocks:
             stop = size + columns.stop - columns.start
             self.joint[size:stop] = self.mates[columns]
             scores = self.buffer.view(-1)[: (rows.stop - rows.start) * _even(stop)].view(-1, _even(stop))
             torch.mm(self.probes[rows], self.joint[: _even(stop)].T, out=scores)  # autocast leaves `out=` alone
-            if shared:  # perhaps: twins are looked for in whole rows
-                Twins(self.joint[:stop]).level(scores)
+            if shared:
+                Twins(self.joint[:stop], self.eps).level(scores)
             among = scores[:, :size]
             best = among.amax(1, keepdim=True) if most == 1 else among.topk(min(most, size)).values
             row = self.rows[pairs] - rows.start

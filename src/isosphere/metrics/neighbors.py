@@ -1,9 +1,9 @@
 """Scores of queries against a gallery, in blocks of rows, with positives and negatives apart.
 
 Everything runs on the embeddings' device and holds one block, never N x M scores. Positives and negatives of a block
-come out of the same matrix product, where equal vectors are given equal scores, so ties are seen as ties: BLAS may
-round the last columns of a product otherwise than the first. The products are exact to float32 rounding, under autocast
-too, unless the caller has allowed TF32 or bfloat16 for float32 matmuls.
+come out of the same matrix product, where equal directions are given equal scores, so ties are seen as ties: scaled
+copies round differently, and BLAS may round the last columns of a product differently from the first. The products are
+exact to float32 rounding, under autocast too, unless the caller has allowed TF32 or bfloat16 for float32 matmuls.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,8 @@ from isosphere import sphere
 
 Array = Tensor | np.ndarray | Sequence[Any]  # what `tensor` takes
 BLOCK_BYTES = {"cpu": 1 << 26}  # where memory is scarce
-PREFIX = 16  # numbers of a row by which most rows are seen to have no twin
+PROJECTIONS = 3  # axes of the grids in which equal directions are found
+WITHOUT_FLOAT64 = ("mps",)
 DEFAULT_BLOCK_BYTES = 1 << 28  # accelerators: large enough that kernels, not their launches, take the time
 
 
@@ -75,31 +76,74 @@ def directions(embeddings: Tensor) -> Tensor:
 
 
 class Twins:
-    """Which of the rows (N, D) are copies of an earlier one."""
+    """Which of the directions (N, D) are an earlier one up to rounding; `eps` is that of the embeddings' type.
 
-    def __init__(self, rows: Tensor) -> None:
-        held = torch.arange(len(rows), device=rows.device)
-        for width in (PREFIX, rows.shape[1]):
-            groups, group, sizes = keys(rows[held, :width]).unique(return_inverse=True, return_counts=True)
-            several = sizes[group] > 1
-            held, group = held[several], group[several]
-        first = torch.full_like(groups, len(rows)).scatter_reduce_(0, group, held, "amin")[group]
-        same = (first != held) & (rows[held] == rows[first]).all(1)
-        self.copies, self.originals = held[same], first[same]
+    Embeddings c * v of one v have directions that differ in the last digits, because every component of c * v was
+    rounded. Rows that share a cell of `grids` are compared with the first of that cell.
+    """
+
+    def __init__(self, rows: Tensor, eps: float) -> None:
+        keys = grids(rows, eps)  # (G, N)
+        _, cell, sizes = keys.flatten().unique(return_inverse=True, return_counts=True)
+        held = (sizes[cell] > 1).view(keys.shape).any(0).nonzero().squeeze(1)  # empty for most embeddings
+        originals = torch.arange(len(rows), device=rows.device)
+        for key in keys if len(held) else ():
+            left = held[originals[held] == held]
+            while len(left):
+                cells, cell = key[left].unique(return_inverse=True)
+                first = torch.full_like(cells, len(rows)).scatter_reduce_(0, cell, left, "amin")[cell]
+                close = _close(rows, left, first, eps)  # true of the first itself
+                originals[left[close]] = first[close]
+                left = left[~close]
+        for _ in range(len(keys) // 2 if len(held) else 0):  # an original may itself have become a copy
+            originals = originals[originals]
+        self.copies = held[originals[held] != held]
+        self.originals = originals[self.copies]
 
     def level(self, scores: Tensor) -> Tensor:
         """The scores (B, N), in place, with each copy's those of its original."""
         return scores.index_copy_(1, self.copies, scores[:, self.originals]) if len(self.copies) else scores
 
 
-def keys(rows: Tensor) -> Tensor:
-    """A whole number for each of (N, D), equal for equal rows: a sum that wraps about and is never rounded."""
-    bits = torch.int64 if rows.dtype == torch.float64 else torch.int32
+def grids(rows: Tensor, eps: float) -> Tensor:
+    """A whole number for the cell of each direction (N, D) in each of several grids, int64 (PROJECTIONS + 1, N).
+
+    Directions that are equal up to rounding share a cell in at least one grid. The axes are sums with random signs:
+    there, rounding moves a direction by about eps, whatever its components. Grids are shifted against each other by
+    more than that, so an axis can separate two such directions in one grid only, and there is one grid more than axes.
+    """
     generator = torch.Generator().manual_seed(0)
-    factors = torch.randint(-(2**62), 2**62, (rows.shape[1],), generator=generator).to(rows.device)
-    step = block_rows(rows.shape[1] * 24, rows.device)
-    # 0.0 + -0.0 is 0.0.
-    return torch.cat([((part + 0.0).view(bits).long() * factors).sum(1) for part in rows.split(step)])
+    wide, step = widest_type(rows.device), block_rows(rows.shape[1] * 16, rows.device)
+    signs = torch.randint(0, 2, (rows.shape[1], PROJECTIONS), generator=generator).to(rows.device, wide) * 2 - 1
+    factors = torch.randint(-(2**62), 2**62, (PROJECTIONS + 1,), generator=generator).to(rows.device)
+    shift = 4 * eps + 16 * torch.finfo(rows.dtype).eps
+    with torch.autocast(rows.device.type, enabled=False):
+        places = torch.cat([part.to(wide) @ signs for part in rows.split(step)]) / (shift * (PROJECTIONS + 1))
+    shifts = torch.arange(PROJECTIONS + 1, device=rows.device)
+    cells = (places + shifts.view(-1, 1, 1) / (PROJECTIONS + 1)).floor().long()
+    return (cells * factors[:-1]).sum(2) + shifts[:, None] * factors[-1]  # wraps about
+
+
+def _close(rows: Tensor, left: Tensor, right: Tensor, eps: float) -> Tensor:
+    """Whether rows (N, D) of two index lists (K,) are one direction up to rounding, bool (K,)."""
+    limit, step = eps + 8 * torch.finfo(rows.dtype).eps, block_rows(rows.shape[1] * 32, rows.device)
+    parts = zip(left.split(step), right.split(step), strict=True)
+    return torch.cat([sphere.norms(rows[one] - rows[other]) <= limit for one, other in parts])
+
+
+def widest_type(device: torch.device) -> torch.dtype:
+    """The type to sum in: float64, or float32 on a device that has no other."""
+    return torch.float32 if device.type in WITHOUT_FLOAT64 else torch.float64
+
+
+def largest_eps(*tensors: Tensor) -> float:
+    """The relative distance of neighboring numbers in the coarsest of the types; float32 kept in float64 is float32."""
+    return max(torch.finfo(torch.float32 if _is_float32(rows) else rows.dtype).eps for rows in tensors)
+
+
+def _is_float32(rows: Tensor) -> bool:
+    step = block_rows(max(1, rows[:1].numel()) * 16, rows.device)
+    return rows.dtype == torch.float64 and all(bool((part.float() == part).all()) for part in rows.split(step))
 
 
 def tensor(values: Array) -> Tensor:
@@ -125,19 +169,20 @@ class Gallery:
     ) -> None:
         if (ref_embeddings is None) != (ref_labels is None):
             raise ValueError("ref_embeddings and ref_labels go together: give both or neither")
+        given = tensor(embeddings if ref_embeddings is None else ref_embeddings)
         embeddings, (labels, ref_labels) = checked_embeddings(embeddings), numbered(labels, ref_labels)
         self.labels = checked_labels(labels, len(embeddings), embeddings.device)
         self.directions = self.ref_directions = directions(embeddings)
         self.without_self = ref_embeddings is None
         ref_sorted = self.labels
         if ref_embeddings is not None:
-            ref_embeddings = checked_embeddings(ref_embeddings, "ref_embeddings").to(embeddings)
+            ref_embeddings = checked_embeddings(given, "ref_embeddings").to(embeddings)
             if ref_embeddings.shape[1] != embeddings.shape[1]:
                 sizes = f"{embeddings.shape[1]} and {ref_embeddings.shape[1]}"
                 raise ValueError(f"embeddings and ref_embeddings must have one dimension, not {sizes}")
             ref_sorted = checked_labels(ref_labels, len(ref_embeddings), embeddings.device, "ref_labels")
             self.ref_directions = directions(ref_embeddings)
-        self._twins = Twins(embeddings if ref_embeddings is None else ref_embeddings)
+        self._twins = Twins(self.ref_directions, largest_eps(given, embeddings))
         # In the order of the labels the members of a class lie side by side: [first, first + members).
         ref_sorted, self._order = ref_sorted.sort(stable=True)
         self._first = torch.searchsorted(ref_sorted, self.labels)

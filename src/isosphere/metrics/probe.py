@@ -20,7 +20,9 @@ from isosphere.metrics.neighbors import (
     checked_embeddings,
     checked_labels,
     directions,
+    largest_eps,
     numbered,
+    tensor,
 )
 
 
@@ -98,12 +100,14 @@ def knn_accuracy(
     Where several training images are equally near and not all of them find a place among the k, they share the places
     that are left, so the result does not depend on the order of the training set. Holds a block of scores at a time.
     """
-    train, targets, test, truth, classes = _checked(train_features, train_labels, test_features, test_labels)
+    given = tensor(train_features)
+    train, targets, test, truth, classes = _checked(given, train_labels, test_features, test_labels)
     if not isinstance(k, Integral) or not 1 <= k <= len(train):
         raise ValueError(f"k must be between 1 and the number of training features ({len(train)}), not {k!r}")
     if not temperature > 0:
         raise ValueError(f"temperature must be positive, not {temperature}")
-    twins, train, test = Twins(train), directions(train), directions(test)
+    train, test = directions(train), directions(test)
+    twins = Twins(train, largest_eps(given, train))
     step = block_rows(len(train) * 10 * train.element_size(), train.device)
     right = torch.zeros(1, 2, dtype=torch.int64, device=train.device)
     for part, labels in zip(test.split(step), truth.split(step), strict=True):
