@@ -46,7 +46,7 @@ from isosphere.data import cifar
 from isosphere.losses.contrastive import NTXentLoss
 from isosphere.models.cifar_resnet import CIFAR10
 from isosphere.models.embedder import build_backbone, build_head
-from isosphere.recipes import find
+from isosphere.paper import find
 from isosphere.train.loop import Run, prepare, train_step, training_feed
 
 LIMIT, SHARE, HALVES, DEFAULT = 30.0, 0.85, 1.3, 3.0  # ms; of the ceiling's speed; times bfloat16 and float32 peers

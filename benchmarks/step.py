@@ -31,7 +31,7 @@ from torchvision.transforms import v2
 from isosphere.losses.norms import SEC
 from isosphere.losses.pairs import MultiSimilarityLoss
 from isosphere.models.embedder import build_backbone, build_embedder
-from isosphere.recipes import find
+from isosphere.paper import find
 from isosphere.samplers import ClassBatches
 from isosphere.train.loop import Run, prepare, train_step, training_feed
 

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from commands import isosphere
-from isosphere.recipes import find, options
+from isosphere.paper import find
+from isosphere.recipes import options
 
 
 @pytest.fixture

@@ -31,11 +31,12 @@ ALLOWED = {
         "train", "sphere", "losses", "metrics", "data", "models", "recipes", "monitor", "runs", "distributed",
         "samplers", "errors", "locks",
     },  # fmt: skip
-    "figures": {"figures", "runs", "tables", "sphere", "metrics", "recipes"},
-    "page": {"page", "runs", "tables", "figures", "sphere", "metrics", "recipes"},
+    "figures": {"figures", "paper", "runs", "tables", "sphere", "metrics", "recipes"},
+    "page": {"page", "paper", "runs", "tables", "figures", "sphere", "metrics", "recipes"},
     "monitor": {"monitor", "losses", "sphere"},
     "tables": set(),
-    "arguments": {"recipes", "runs"},
+    "paper": {"paper", "recipes", "runs", "train", "distributed", "locks"},
+    "arguments": {"paper", "recipes", "runs"},
     "report": {"report", "tables", "figures", "sphere", "metrics", "recipes"},
 }
 FREE = {"__init__", "__main__", "cli", "commands", "lookups"}

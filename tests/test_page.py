@@ -27,7 +27,8 @@ from isosphere.page.panels import turn_slopes
 from isosphere.page.recipes import differing
 from isosphere.page.sources import Embedded, Run, Snapshot, read_records, read_run
 from isosphere.page.styles import ARM_STYLES
-from isosphere.recipes import find, options, schema
+from isosphere.paper import find
+from isosphere.recipes import options, schema
 from tiny import tiny_recipe
 
 NASTY = '<script>window.hacked = 1</script>"><img src=x onerror="window.hacked = 1"> & [[title]]'

@@ -14,7 +14,7 @@ from torch import Tensor
 from isosphere import SEC, functional, sphere
 from isosphere.losses.margins import CosFace
 from isosphere.losses.slopes import through_directions
-from isosphere.recipes import published
+from isosphere.paper import published
 from isosphere.train import loop
 from isosphere.train.trained import feature_maps, load_run
 from tiny import tiny_recipe

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from isosphere.recipes import RECIPES, options
+from isosphere.paper import ALL
+from isosphere.recipes import options
 
 ROOT = Path(__file__).parents[1]
 TEXTS = [ROOT / "README.md", ROOT / "docs" / "faces.md", ROOT / "docs" / "simclr.md"]
@@ -65,5 +66,5 @@ def test_commands_name_recipes_and_fields_that_there_are(path):
             continue
         else:
             name = "photos-sec" if words[0].startswith("./") else words[0]
-        assert name in RECIPES, f"{path.name}: {name}"
-        options.override(RECIPES[name], changes)
+        assert name in ALL, f"{path.name}: {name}"
+        options.override(ALL[name], changes)

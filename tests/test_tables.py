@@ -8,8 +8,9 @@ import pytest
 from rich.console import Console
 from scipy import stats
 
-from isosphere.recipes import find, options
-from isosphere.recipes.tables import printed
+from isosphere.paper import find
+from isosphere.paper.tables import printed
+from isosphere.recipes import options
 from isosphere.tables import (
     comparison,
     differences_table,

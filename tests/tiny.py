@@ -1,6 +1,7 @@
 """A tiny recipe that trains in a second, as the tests of the loop use it."""
 
-from isosphere.recipes import find, schema
+from isosphere.paper import find
+from isosphere.recipes import schema
 
 TINY = {
     "data.classes": "24",

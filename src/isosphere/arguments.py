@@ -5,7 +5,8 @@ import sys
 from pathlib import Path
 
 from isosphere import runs
-from isosphere.recipes import RECIPES, find, options, schema
+from isosphere.paper import ALL, find
+from isosphere.recipes import options, schema
 
 NAMESAKES = ("data.size", "data.scale", "data.seed", "data.per_class")  # of other groups' fields
 LISTS = ("--seeds", "--losses", "--arms", "--images")  # options that take several values
@@ -56,7 +57,7 @@ def asked_for(words: list[str], changes: dict[str, str]) -> tuple[str, schema.Re
     if not words:
         raise ValueError("name a recipe or a folder of images (`isosphere recipes` lists the recipes)")
     name, *rest = words
-    if name not in RECIPES and Path(name).exists():
+    if name not in ALL and Path(name).exists():
         name, rest = "photos-sec", words
     recipe = find(name, {})
     if len(rest) > 1 or (rest and not hasattr(recipe.data, "root")):

@@ -20,9 +20,9 @@ def demo(
 ) -> None:
     """Train the embedded data set without and with SEC, and compare them on classes never seen in training."""
     from isosphere.page import write_page
+    from isosphere.paper.reproduce import run_many
     from isosphere.recipes import find
     from isosphere.tables import comparison, show
-    from isosphere.train.reproduce import run_many
 
     changes = {"loop.snapshot_every": str(max(1, steps // 5) if steps else 200), "loop.snapshot_images": "0"}
     changes |= {"loop.steps": str(steps)} if steps else {}
@@ -48,6 +48,7 @@ def train(
     `--loss.margin 0.5`, `--loss Triplet`, `--seed 1`; `isosphere recipes NAME` shows all fields with their reasons.
     Under torchrun the batch is shared by all processes: `torchrun --nproc-per-node 2 -m isosphere train NAME`.
     """
+    from isosphere import paper
     from isosphere.figures.words import named
     from isosphere.recipes import schema
     from isosphere.runs import read_recipe
@@ -63,7 +64,7 @@ def train(
             raise ValueError(f"--resume {resume} goes on with that folder's own recipe: leave out {told}")
         recipe, folder = changed_here(read_recipe(resume), changes, resume), resume
     else:
-        name, recipe = named(*asked_for(words, changes))
+        name, recipe = named(*asked_for(words, changes), paper.ALL)
         if out is not None and out.exists():
             if not out.is_dir():
                 raise ValueError(f"--out {out} is a file; name a folder for the run")
@@ -110,10 +111,10 @@ def reproduce(
     run again; one that was stopped is resumed, one that was killed starts over. Fields of all recipes can be changed
     as in `train`: `--data.root data --data.pack packed --model.weights resnet50_msra.safetensors --loop.compile true`.
     """
+    from isosphere.paper import reproduce as engine
+    from isosphere.paper.tables import TUNED, Asked, cells, printed
     from isosphere.recipes import override
-    from isosphere.recipes.tables import TUNED, Asked, cells, printed
     from isosphere.tables import differences_table, printed_table, seeds_table, show
-    from isosphere.train import reproduce as engine
 
     given = parse_changes(context.args)
     changes = {"loop.save_every": "0"} | given

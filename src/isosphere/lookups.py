@@ -77,24 +77,25 @@ def recipes(
     from rich.console import Console
     from rich.table import Table
 
-    from isosphere.recipes import RECIPES, SUFFIXES, find, options, schema
+    from isosphere.paper import ALL, find
+    from isosphere.recipes import SUFFIXES, options, schema
 
     console, table = Console(), Table(box=None, title_justify="left", show_header=False)
     table.add_column(no_wrap=True)
     if not name:
-        for key in (key for key, recipe in RECIPES.items() if recipe.constraint == schema.Constraint()):
-            table.add_row(key, RECIPES[key].claim.split(":")[0])
+        for key in (key for key, recipe in ALL.items() if recipe.constraint == schema.Constraint()):
+            table.add_row(key, ALL[key].claim.split(":")[0])
         table.add_row("", "")
         for suffix, claim in SUFFIXES.items():
             table.add_row(f"NAME{suffix}", claim)
         console.print("Most names may end in one of those below; `isosphere recipes cub200` lists all that begin so.\n")
-    elif name in RECIPES or not any(key.startswith(name) for key in RECIPES):
+    elif name in ALL or not any(key.startswith(name) for key in ALL):
         recipe = find(name, {})
         table.title = f"{name}: {recipe.claim}"
         for field, kind, value, reason in options.describe(recipe):
             table.add_row(f"--{field}", value, f"{' '.join(reason.split())} [dim]{kind}[/dim]")
     else:
-        for key, recipe in RECIPES.items():
+        for key, recipe in ALL.items():
             if key.startswith(name):
                 table.add_row(key, recipe.claim)
     console.print(table, highlight=False)

@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 
 from isosphere.data.retrieval import SOURCES, Counts, installed, load
-from isosphere.recipes import find
+from isosphere.paper import find
 from isosphere.train import loop
 
 

@@ -5,7 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from isosphere.recipes import find, options
+from isosphere.paper import find
+from isosphere.recipes import options
 
 
 def recipe_of(name="cub200-triplet", **changes):

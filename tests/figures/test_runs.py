@@ -9,7 +9,7 @@ import pytest
 from isosphere.figures import runs, words
 from isosphere.figures.directions import turns
 from isosphere.figures.norms import last_norms
-from isosphere.recipes import find
+from isosphere.paper import find
 
 
 def test_a_run_is_read_whole(make_run):

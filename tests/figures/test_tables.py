@@ -8,8 +8,9 @@ import pytest
 from isosphere import tables
 from isosphere.figures import ablations, differences, style, words
 from isosphere.figures.runs import read_all
-from isosphere.recipes import options, published
-from isosphere.recipes.tables import Asked, cells
+from isosphere.paper import published
+from isosphere.paper.tables import Asked, cells
+from isosphere.recipes import options
 
 
 def rates_file(make_results, recipe_dict, **more):

@@ -2,7 +2,8 @@
 
 import pytest
 
-from isosphere.recipes import RECIPES, RecipeError, find, options, schema
+from isosphere.paper import ALL, find
+from isosphere.recipes import RecipeError, options, schema
 
 
 @pytest.mark.parametrize("kind", [schema.Folder, schema.Benchmark, schema.Unlabeled])
@@ -36,5 +37,5 @@ def test_pairs_have_names_of_their_own():
 
 
 def test_shared_classes_need_leave():
-    assert not RECIPES["photos"].data.allow_shared
+    assert not ALL["photos"].data.allow_shared
     assert find("photos", {"data.allow_shared": "true"}).data.allow_shared

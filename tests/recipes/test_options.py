@@ -5,13 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from isosphere.recipes import RECIPES, RecipeError, find, losses, options, override, schema
+from isosphere.paper import ALL
+from isosphere.recipes import RecipeError, find, losses, options, override, schema
 
 
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("name", ALL)
 def test_every_recipe_survives_json(name):
-    text = json.dumps(options.to_dict(RECIPES[name]))
-    assert options.from_dict(schema.Recipe, json.loads(text)) == RECIPES[name]
+    text = json.dumps(options.to_dict(ALL[name]))
+    assert options.from_dict(schema.Recipe, json.loads(text)) == ALL[name]
 
 
 def test_any_field_can_be_changed():
@@ -92,7 +93,7 @@ def test_mistakes_are_named_in_one_line(changes, message):
 
 
 def test_unknown_keys_and_kinds_in_json_are_refused():
-    values = options.to_dict(RECIPES["rendered"])
+    values = options.to_dict(ALL["rendered"])
     with pytest.raises(RecipeError, match="loss.gamma: no such field"):
         options.from_dict(schema.Recipe, values | {"loss": {"kind": "Triplet", "gamma": 1}})
     with pytest.raises(RecipeError, match="data: expected a group of fields, not 3"):
@@ -100,5 +101,5 @@ def test_unknown_keys_and_kinds_in_json_are_refused():
 
 
 def test_every_field_has_a_reason():
-    for field, kind, _, reason in options.describe(RECIPES["rendered"]):
+    for field, kind, _, reason in options.describe(ALL["rendered"]):
         assert reason.endswith("."), f"{field} ({kind}) has no reason under it"

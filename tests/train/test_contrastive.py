@@ -22,7 +22,8 @@ from isosphere.data.images import ImageSet
 from isosphere.data.two_views import ContrastiveView
 from isosphere.losses.contrastive import NTXentLoss
 from isosphere.models.embedder import build_embedder
-from isosphere.recipes import find, schema
+from isosphere.paper import find
+from isosphere.recipes import schema
 from isosphere.runs import read_recipe
 from isosphere.samplers import ShuffledBatches
 from isosphere.train import build, exams, loop

@@ -29,7 +29,8 @@ from isosphere.data.images import decode, open_images
 from isosphere.metrics.faces import auc, norm_and_errors, pair_cosines, wrong_pairs
 from isosphere.metrics.faces import verification as verified
 from isosphere.metrics.identification import distractors_ahead, identification
-from isosphere.recipes import find, schema
+from isosphere.paper import find
+from isosphere.recipes import schema
 from isosphere.runs import bases, read_recipe
 from isosphere.train import exams, frames, loop
 from isosphere.train.evaluate import embed

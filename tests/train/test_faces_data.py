@@ -10,7 +10,8 @@ import pytest
 import torch
 from PIL import Image
 
-from isosphere.recipes import find, schema
+from isosphere.paper import find
+from isosphere.recipes import schema
 from isosphere.train.views import build_views
 
 CPU = torch.device("cpu")

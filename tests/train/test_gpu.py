@@ -11,8 +11,9 @@ from PIL import Image
 from isosphere.data import cifar
 from isosphere.losses import classes
 from isosphere.losses.margins import ArcFace
-from isosphere.recipes import find, override, schema
-from isosphere.train import loop, reproduce
+from isosphere.paper import find, reproduce
+from isosphere.recipes import override, schema
+from isosphere.train import loop
 from isosphere.train.capture import CapturedStep, CompiledView
 from small_cifar import write_cifar10
 from tiny import TINY, tiny_recipe

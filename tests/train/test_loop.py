@@ -18,9 +18,10 @@ import ranks
 from isosphere.data.images import ImageSet
 from isosphere.losses.norms import balanced_directions
 from isosphere.metrics import recall_at_k
+from isosphere.paper import reproduce
 from isosphere.recipes import find, schema
 from isosphere.recipes.losses import Loss
-from isosphere.train import evaluate, loop, overlap, reproduce
+from isosphere.train import evaluate, loop, overlap
 from isosphere.train.exams import Retrieval
 from isosphere.train.journal import Journal, below
 from isosphere.train.schedules import lr_factor

@@ -18,10 +18,10 @@ import pytest
 import torch
 
 from commands import isosphere
+from isosphere.paper.reproduce import Runner
 from isosphere.recipes import override
 from isosphere.train import evaluate, loop, state
 from isosphere.train.loop import fit
-from isosphere.train.reproduce import Runner
 from isosphere.train.stopping import Interrupted, NonFiniteLoss, stop_diverged
 from isosphere.train.trained import load_run, measure_run
 from tiny import TINY, tiny_recipe

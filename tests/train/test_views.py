@@ -12,7 +12,8 @@ from PIL import Image
 
 from isosphere.data.alignment import WHOLE, FaceView
 from isosphere.data.images import decode, open_images
-from isosphere.recipes import find, schema
+from isosphere.paper import find
+from isosphere.recipes import schema
 from isosphere.train.frames import square
 from isosphere.train.views import build_views
 

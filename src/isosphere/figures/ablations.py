@@ -8,8 +8,8 @@ import numpy as np
 
 from isosphere.figures import style, words
 from isosphere.figures.runs import Record, read_all
-from isosphere.recipes import published
-from isosphere.recipes.tables import TUNINGS
+from isosphere.paper import published
+from isosphere.paper.tables import TUNINGS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

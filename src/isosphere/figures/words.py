@@ -1,11 +1,11 @@
 """What a recipe is called: data set, loss and constraint in words, labels that tell runs apart, a run's own name."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from isosphere.recipes import RECIPES, options, schema
+from isosphere.recipes import options, schema
 from isosphere.tables import PRIMARY, WATCHED, held_out
 
 Recipe = dict[str, Any]  # as recipe.json holds it
@@ -167,15 +167,15 @@ def about(recipes: Sequence[Recipe]) -> str:
     return " and ".join(sets) + (f", {losses.pop()} loss" if len(losses) == 1 else "")
 
 
-def named(name: str, recipe: schema.Recipe) -> tuple[str, schema.Recipe]:
+def named(name: str, recipe: schema.Recipe, recipes: Mapping[str, schema.Recipe]) -> tuple[str, schema.Recipe]:
     """What a run of the recipe `name` is called after fields were changed, and the recipe with a claim that is true.
 
     Another constraint or kind of loss stands in both, in place of what the name and the claim of `name` end with; a run
     on one's own photographs or faces is called as they are.
     """
-    known = RECIPES[name]
+    known = recipes[name]
     other_loss = type(recipe.loss) is not type(known.loss)
-    plain = (key for key, its in RECIPES.items() if its.constraint == schema.Constraint())
+    plain = (key for key, its in recipes.items() if its.constraint == schema.Constraint())
     base = max((key for key in plain if f"{name}-".startswith(f"{key}-")), key=len)
     own = next((word for word in ("photos", "faces") if word in base.split("-")), "")
     root = Path(getattr(recipe.data, "root", "") or own).resolve()
@@ -183,7 +183,7 @@ def named(name: str, recipe: schema.Recipe) -> tuple[str, schema.Recipe]:
     if recipe.constraint == known.constraint and not other_loss:
         return first + name.removeprefix(base), recipe
     told = options.to_dict(recipe)
-    about = RECIPES[base].claim.split(":")[0] + (f", now with {loss(told)} loss" if other_loss else "")
+    about = recipes[base].claim.split(":")[0] + (f", now with {loss(told)} loss" if other_loss else "")
     parts = [first] + [type(recipe.loss).__name__.lower()] * other_loss + [arm(told)] * (arm(told) != "none")
     claim = f"{about}: {constraint(told)}" if recipe.claim == known.claim else recipe.claim
     return "-".join(parts), replace(recipe, claim=claim)

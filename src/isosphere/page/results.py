@@ -15,7 +15,7 @@ from isosphere.page.metrics import ACCURACY, EXPLAINED, NORMS, headlines, metric
 from isosphere.page.recipes import RATES, differing, learned
 from isosphere.page.sources import Results
 from isosphere.page.trials import trials_part
-from isosphere.recipes.tables import printed
+from isosphere.paper.tables import printed
 from isosphere.tables import INTERVAL, TELLS, Difference, compared, heading, paper_columns, pooled, spread
 
 

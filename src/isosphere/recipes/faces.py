@@ -1,53 +1,24 @@
-"""Recipes for faces: the rows of the paper's Tables 4 and 11, a small one for LFW, and one for your own people.
+"""Recipes for faces: your own people.
 
-Claim: with cosine softmax heads SEC evens out the norms; the paper gains a few tenths of a point with it.
-Cost: `casia-*` has 16 epochs of CASIA-WebFace, 7.9 million images; `lfw-*` 60 epochs of some 6,400, 0.4 million;
-`faces-*` 60 epochs of what you have.
-Command: `isosphere train casia-arcface-sec --data.root casia --data.pairs_root pairs`; docs/faces.md has the others.
-
-A name is set-head-arm. The face sets have no public classes for tuning, so strengths are the paper's (Table 11) for
-CASIA-WebFace; the relative form's are ours, and so is the weaker one of `faces-*`.
+Claim: with cosine softmax heads SEC evens out the norms.
+Cost: 60 epochs of what you have.
+Command: `isosphere train faces-arcface-sec ./people --data.pairs_root pairs`; docs/faces.md has more.
 """
 
 from dataclasses import replace
 
-from isosphere.recipes import published
 from isosphere.recipes.data import Faces
-from isosphere.recipes.losses import ArcFace, CosFace, Loss, NormFace, Softmax, SphereFace
-from isosphere.recipes.retrieval import SUFFIXES
+from isosphere.recipes.losses import ArcFace, CosFace
+from isosphere.recipes.retrieval import variants
 from isosphere.recipes.schema import SGD, Constraint, Loop, Model, MultiStep, Recipe, Shuffled
 
-HEADS: dict[str, Loss] = {
-    "softmax": Softmax(),
-    "normface": NormFace(),
-    "sphereface": SphereFace(),
-    "cosface": CosFace(),
-    "arcface": ArcFace(),
-}
-
-CASIA = Recipe(
-    data=Faces(),
-    model=Model(backbone="se_resnet50_ir", head="dropout_fc_bn", dim=512),
-    batches=Shuffled(size=256),
-    optimizer=SGD(lr=0.1, weight_decay=5e-4),
-    schedule=MultiStep(at=(10 / 16, 14 / 16), factor=0.1),
-    loop=Loop(unit="epochs", steps=16, eval_every=1, save_every=1, log_every=50, workers=4),
-)
-"""App. B.2; weight decay and dropout are the field's, on which the paper is silent."""
-
-LFW = replace(
-    CASIA,
-    data=Faces(min_images=2, fraction=0.52, align=False, pairs=("cfp_fp", "cfp_ff")),
-    model=replace(CASIA.model, backbone="resnet18_ir"),
-    loop=replace(CASIA.loop, steps=60, eval_every=20, save_every=60),
-)
-"""A smoke test, not a result: a few thousand photographs of LFW's people with two or more, measured on CFP's pairs."""
-
-OWN = replace(
-    LFW,
+OWN = Recipe(
     data=Faces(min_images=2, align=False, pairs=("mine",)),
+    model=Model(backbone="resnet18_ir", head="dropout_fc_bn", dim=512),
     batches=Shuffled(size=32),
-    optimizer=replace(LFW.optimizer, lr=0.02),
+    optimizer=SGD(lr=0.02, weight_decay=5e-4),
+    schedule=MultiStep(at=(10 / 16, 14 / 16), factor=0.1),
+    loop=Loop(unit="epochs", steps=60, eval_every=20, save_every=60, log_every=50, workers=4),
 )
 """For some hundred photographs or more, cut to the face, so that they are taken whole: small batches, and a learning
 rate to suit them. The pairs are your own, `mine_pair.txt` in data.pairs_root."""
@@ -55,41 +26,16 @@ rate to suit them. The pairs are your own, `mine_pair.txt` in data.pairs_root.""
 LATE = (3 / 16, 4 / 16)
 """Without a constraint for three epochs of sixteen, rising in the fourth (App. B.2)."""
 
-
-def constraints(head: str) -> dict[str, Constraint]:
-    """The arms of a head by the suffix of their recipe's name, at the strengths of Table 11."""
-    etas = published.FACE_ETAS.get(head)
-    if etas is None:
-        return {"": Constraint()}
-    early = (0.0, etas["sec-ema"] / 500)  # min(eta, 500 t / T), Eq. 32
-    return {
-        "": Constraint(),
-        "-l2reg": Constraint(eta=etas["l2reg"], radius=0.0, ramp=LATE),
-        "-sec": Constraint(eta=etas["sec"], ramp=LATE),
-        "-sec-ema": Constraint(eta=etas["sec-ema"], radius="ema", rho=published.RHOS["faces"], ramp=early),
-        # ArcFace's last batch norm makes the radius about the root of 512: this is an absolute eta of about 5.
-        "-sec-relative": Constraint(eta=2500.0, relative=True, ramp=LATE),
-    }
-
-
 GENTLE = 0.1
 """SEC's eta for your own people: on LFW's few the paper's 5 cost 5 to 11 points, this one less than a seed does."""
 
-SETS = (
-    ("casia", "faces of CASIA-WebFace", CASIA),
-    ("lfw", "faces of LFW", LFW),
-    ("faces", "faces of your own people", OWN),
-)
-
 FACES = {
-    f"{name}-{head}{suffix}": replace(
-        recipe,
-        loss=loss,
-        constraint=replace(constraint, eta=GENTLE) if name == "faces" and constraint.eta else constraint,
-        claim=f"{title}, {head}: {SUFFIXES[suffix]}",
-    )
-    for name, title, recipe in SETS
-    for head, loss in HEADS.items()
-    for suffix, constraint in constraints(head).items()
-    if name != "faces" or (head in ("cosface", "arcface") and suffix in ("", "-sec"))
+    name: recipe
+    for head, loss in {"cosface": CosFace(), "arcface": ArcFace()}.items()
+    for name, recipe in variants(
+        f"faces-{head}",
+        f"faces of your own people, {head}",
+        replace(OWN, loss=loss),
+        {"": Constraint(), "-sec": Constraint(eta=GENTLE, ramp=LATE)},
+    ).items()
 }

@@ -1,29 +1,14 @@
-"""Recipes for retrieval: the embedded characters, your own photographs, and the paper's benchmarks.
+"""Recipes for retrieval: your own photographs, and the embedded characters.
 
 Claim: on classes never seen in training, SEC narrows the norms; whether that helps Recall@K is measured.
-Cost: `rendered` takes a minute on two CPU cores, `cub200-ms` half a minute on an H200.
-Command: `isosphere train rendered-sec`, `isosphere train cub200-ms-sec --data.root data --model.weights FILE`.
-
-A benchmark's recipe is named dataset-loss-arm; `paper-` before it trains as the authors did, and without it all arms of
-a cell train alike. The ablations of Tables 2, 8 and 9 stand under `cars196-triplet` and `paper-cars196-triplet`.
+Cost: `rendered` takes a minute on two CPU cores.
+Command: `isosphere train photos-sec ./my_photos`, `isosphere train rendered-sec`.
 """
 
 from dataclasses import replace
 
-from isosphere.recipes import published
-from isosphere.recipes.losses import Loss, MultiSimilarity, NPair, ProxyAnchor, SemiHard, Triplet
-from isosphere.recipes.schema import (
-    Adam,
-    Batches,
-    Benchmark,
-    Constraint,
-    Folder,
-    Loop,
-    Model,
-    MultiStep,
-    Recipe,
-    Rendered,
-)
+from isosphere.recipes.losses import Triplet
+from isosphere.recipes.schema import Adam, Batches, Constraint, Folder, Loop, Model, MultiStep, Recipe, Rendered
 
 SUFFIXES = {
     "": "no constraint on the norms",
@@ -37,7 +22,7 @@ SUFFIXES = {
 
 
 def constraints(eta: float, l2reg: float, relative: float) -> dict[str, Constraint]:
-    """The arms of a comparison at these strengths, by the suffix of their recipe's name."""
+    """The methods of a comparison at these strengths, by the suffix of their recipe's name."""
     return {
         "": Constraint(),
         "-l2reg": Constraint(eta=l2reg, radius=0.0),
@@ -70,130 +55,14 @@ PHOTOS = replace(
 """Starts where any machine can go. With weights: --model.backbone resnet50 --model.weights FILE --model.freeze_bn true
 --data.size 227 --data.shorter 256 --optimizer.lr 2e-5."""
 
-# ---------------------------------------------------------------- the paper's benchmarks
 
-LOSSES: dict[str, tuple[Loss, int]] = {
-    "triplet": (Triplet(), 3),
-    "semihard": (SemiHard(), 3),
-    "npair": (NPair(), 2),
-    "ms": (MultiSimilarity(), 5),
-    "proxyanchor": (ProxyAnchor(), 5),
-}
-"""Each loss with its images per class (App. B.1). Proxy-Anchor is not in the paper: it takes multi-similarity's numbers
-as a start, and its proxies learn a hundred times as fast as the head, as its own paper has them."""
-
-WEIGHT_DECAY = {"cub200": 2.5e-3, "cars196": 2.5e-3, "sop": 1e-5, "inshop": 1e-5}
-"""From the authors' code; the paper is silent."""
-
-RATES_WITHOUT_SEC = {"cub200": (1e-5, 0.5e-5), "cars196": (2e-5, 2e-5)}
-"""Head and backbone for multi-similarity without SEC in the authors' code, in place of Table 6."""
+def variants(name: str, what: str, recipe: Recipe, methods: dict[str, Constraint]) -> dict[str, Recipe]:
+    """The recipe once for each method, by name and suffix."""
+    return {
+        f"{name}{suffix}": replace(recipe, claim=f"{what}: {SUFFIXES[suffix]}", constraint=constraint)
+        for suffix, constraint in methods.items()
+    }
 
 
-def fair(dataset: str, loss: str) -> Recipe:
-    """A cell of the fair comparison: one head, one backbone, one length for every arm, at the paper's learning rate."""
-    option, per_class = LOSSES[loss]
-    lr, backbone_lr, _, _ = published.LEARNING_RATES[dataset, printed(loss)]
-    class_lr = 100 * lr if loss == "proxyanchor" else None
-    # Figure 1 is of CUB and Cars196 with this loss, 5 to 7 of Cars196, and of all their training images.
-    drawn = loss == "triplet" and dataset in ("cub200", "cars196")
-    figures = {"snapshot_every": 400, "snapshot_images": 0} if drawn else {}
-    return Recipe(
-        data=Benchmark(name=dataset),
-        model=Model(backbone="resnet50_v1", head="bn_fc", dim=512, freeze_bn=True),
-        loss=option,
-        batches=Batches(size=120, per_class=per_class),
-        optimizer=Adam(lr, backbone_lr, WEIGHT_DECAY[dataset], class_lr),
-        loop=Loop(steps=1600, eval_every=800, save_every=1600, log_every=50, workers=4, **figures),
-    )
-
-
-def paper(dataset: str, loss: str) -> Recipe:
-    """A cell of Table 3 as the authors trained it with SEC: BN-Inception, length and decay of Table 6."""
-    _, _, factor, iterations = published.LEARNING_RATES[dataset, loss]
-    steps = published.ITERATIONS[dataset]
-    recipe = fair(dataset, loss)
-    figures = recipe.loop.snapshot_every
-    return replace(
-        recipe,
-        model=replace(recipe.model, backbone="bn_inception"),
-        schedule=MultiStep(at=tuple(iteration / steps for iteration in iterations), factor=factor),
-        loop=replace(recipe.loop, steps=steps, eval_every=500, save_every=1000, snapshot_every=1000 if figures else 0),
-    )
-
-
-def without_sec(recipe: Recipe) -> Recipe:
-    """Multi-similarity as the authors ran it without SEC: no batch norm in the head, and other learning rates."""
-    lr, backbone_lr = RATES_WITHOUT_SEC.get(recipe.data.name, (recipe.optimizer.lr, recipe.optimizer.backbone_lr))
-    return replace(
-        recipe,
-        model=replace(recipe.model, head="fc"),
-        optimizer=replace(recipe.optimizer, lr=lr, backbone_lr=backbone_lr),
-    )
-
-
-def printed(loss: str) -> str:
-    """The loss of the paper whose printed numbers this one takes."""
-    return "ms" if loss == "proxyanchor" else loss
-
-
-def printed_arms(dataset: str, loss: str) -> dict[str, Constraint]:
-    """The arms of a cell at the strengths of Tables 7 and 10; the relative form's is ours."""
-    etas = published.ETAS[dataset, printed(loss)]
-    return constraints(etas["sec"], etas["l2reg"], relative=5.0)
-
-
-COMPARISONS = {
-    "rendered": ("characters of many scripts", RENDERED, constraints(0.1, 1e-3, 2.0)),
-    "photos": ("your own images", PHOTOS, constraints(0.1, 1e-3, 2.0)),
-    **{
-        f"{dataset}-{loss}": (f"{dataset}, {loss}", fair(dataset, loss), printed_arms(dataset, loss))
-        for dataset in published.ITERATIONS
-        for loss in LOSSES
-    },
-    **{
-        f"paper-{dataset}-{loss}": (f"paper's {dataset}, {loss}", paper(dataset, loss), printed_arms(dataset, loss))
-        for dataset, loss in published.ETAS
-    },
-}
-
-ARMS = {
-    f"{name}{suffix}": replace(recipe, claim=f"{what}: {SUFFIXES[suffix]}", constraint=constraint)
-    for name, (what, recipe, arms) in COMPARISONS.items()
-    for suffix, constraint in arms.items()
-}
-
-EXCEPTIONS = {
-    name: without_sec(ARMS[name])
-    for dataset in published.ITERATIONS
-    for name in (f"paper-{dataset}-ms", f"paper-{dataset}-ms-l2reg")
-}
-"""The authors compared multi-similarity with SEC against another head (App. B.1) and other learning rates."""
-
-ABLATIONS = {
-    **{f"-eta{eta}": (f"SEC, eta {eta} (Table 2)", Constraint(eta=eta)) for eta in published.SEC_ABLATION if eta},
-    **{
-        f"-sec-relative-eta{eta:g}": (f"relative SEC, eta {eta:g}", Constraint(eta=eta, relative=True))
-        for eta in (1.0, 5.0, 20.0, 80.0)
-    },
-    **{
-        f"-l2reg-eta{eta:.0e}".replace("e-0", "e-"): (f"L2-reg, eta {eta:g} (Table 8)", Constraint(eta=eta, radius=0.0))
-        for eta in published.L2REG_ABLATION
-        if eta
-    },
-    **{
-        f"-rho{rho}": (f"SEC-EMA, rho {rho} (Table 9)", replace(ARMS["cars196-triplet-sec-ema"].constraint, rho=rho))
-        for rho in published.RHO_ABLATION
-        if rho
-    },
-}
-"""By the suffix of their recipe's name; the relative form's grid is ours."""
-
-RETRIEVAL = {
-    **ARMS,
-    **EXCEPTIONS,
-    **{
-        f"{name}{suffix}": replace(ARMS[name], claim=f"{COMPARISONS[name][0]}: {claim}", constraint=constraint)
-        for name in ("cars196-triplet", "paper-cars196-triplet")
-        for suffix, (claim, constraint) in ABLATIONS.items()
-    },
-}
+RETRIEVAL = variants("photos", "your own images", PHOTOS, constraints(0.1, 1e-3, 2.0))
+DEMO = variants("rendered", "characters of many scripts", RENDERED, constraints(0.1, 1e-3, 2.0))

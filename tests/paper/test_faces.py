@@ -5,11 +5,11 @@ import json
 import pytest
 
 from isosphere.losses.norms import ramp
-from isosphere.recipes import RECIPES, losses, options, published, schema, tables
-from isosphere.recipes.faces import FACES
+from isosphere.paper import ALL, published, tables
+from isosphere.paper.faces import FACES
+from isosphere.recipes import losses, options, schema
 from isosphere.train.schedules import lr_factor
 
-OWN = ["cosface", "cosface-sec", "arcface", "arcface-sec"]
 SETS, MARGINS = ("casia", "lfw"), ("sphereface", "cosface", "arcface")
 SUFFIXES = ("", "-l2reg", "-sec", "-sec-ema", "-sec-relative")
 ROWS = ["softmax", "normface", *(head + suffix for head in MARGINS for suffix in SUFFIXES)]
@@ -22,7 +22,7 @@ def eta_at(recipe: schema.Recipe, step: int) -> float:
 
 def test_names_and_json():
     names = [f"{name}-{row}" for name in SETS for row in ROWS]
-    assert sorted(FACES) == sorted(names + [f"faces-{row}" for row in OWN]) and set(FACES) <= set(RECIPES)
+    assert sorted(FACES) == sorted(names) and set(FACES) <= set(ALL)
     for recipe in FACES.values():
         assert options.from_dict(schema.Recipe, json.loads(json.dumps(options.to_dict(recipe)))) == recipe
     assert len({recipe.claim for recipe in FACES.values()}) == len(FACES)
@@ -124,17 +124,6 @@ def test_the_small_recipe_differs_in_data_backbone_and_length():
     recipe = FACES["lfw-arcface-sec"]
     assert recipe.model.backbone == "resnet18_ir" and recipe.loop.steps == 60
     assert recipe.data.min_images == 2 and not recipe.data.align and recipe.data.pairs == ("cfp_fp", "cfp_ff")
-
-
-@pytest.mark.parametrize("row", OWN)
-def test_the_recipe_for_your_own_people_names_no_data_set(row):
-    recipe = FACES[f"faces-{row}"]
-    found = options.differences(FACES[f"lfw-{row}"], recipe)
-    gentler = {"constraint.eta"} if row.endswith("-sec") else set()  # the paper's 5 is for a large set
-    assert set(found) == {"claim", "data.fraction", "data.pairs", "batches.size", "optimizer.lr"} | gentler
-    assert recipe.constraint.eta == (0.1 if gentler else 0)
-    assert recipe.data.fraction == 1 and recipe.data.pairs == ("mine",)
-    assert "your own people" in recipe.claim and "LFW" not in recipe.claim
 
 
 def test_table_4_has_every_row_that_the_paper_printed():

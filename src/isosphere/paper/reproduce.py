@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from isosphere import distributed, locks, runs
-from isosphere.recipes import options, schema, tables
+from isosphere.paper import tables
+from isosphere.recipes import options, schema
 from isosphere.train import state
 from isosphere.train.face_exam import face_counts
 from isosphere.train.journal import environment, write_json

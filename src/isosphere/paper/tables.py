@@ -9,11 +9,11 @@ final runs of 100 epochs, so the two best of every arm are tried again with as m
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from isosphere.recipes import published
-from isosphere.recipes.contrastive import CONTRASTIVE, named
-from isosphere.recipes.faces import FACES, HEADS
+from isosphere.paper import published
+from isosphere.paper.contrastive import CONTRASTIVE, named
+from isosphere.paper.faces import FACES, HEADS
+from isosphere.paper.retrieval import LOSSES, RETRIEVAL
 from isosphere.recipes.options import RecipeError
-from isosphere.recipes.retrieval import LOSSES, RETRIEVAL
 from isosphere.recipes.schema import Constraint, Loop, Recipe
 
 Cells = dict[str, dict[str, Recipe]]

@@ -12,9 +12,10 @@ from safetensors.torch import save_file
 from commands import isosphere
 from isosphere.models.embedder import build_backbone
 from isosphere.models.frozen import FrozenBatchNorm
-from isosphere.recipes import RECIPES, find, options, override
-from isosphere.recipes.tables import Asked, cells, trials
-from isosphere.train import evaluate, loop, reproduce
+from isosphere.paper import ALL, find, reproduce
+from isosphere.paper.tables import Asked, cells, trials
+from isosphere.recipes import options, override
+from isosphere.train import evaluate, loop
 from isosphere.train.stopping import Interrupted, NonFiniteLoss
 from isosphere.train.views import build_views
 from tiny import tiny_recipe
@@ -214,7 +215,7 @@ def test_a_step_through_the_real_backbones_with_frozen_batch_norm(benchmark, tmp
         "data.root": str(benchmark), "data.size": "64", "data.shorter": "64", "model.backbone": backbone,
         "model.freeze_bn": "true", "model.weights": str(tmp_path / "weights.safetensors"), "batches.size": "10",
     }  # fmt: skip
-    run = loop.prepare(override(RECIPES["cub200-ms-sec"], changes), torch.device("cpu"))
+    run = loop.prepare(override(ALL["cub200-ms-sec"], changes), torch.device("cpu"))
     run.network.train()
     before = {name: value.clone() for name, value in run.model.state_dict().items()}
     batch = next(iter(loop.training_feed(run)))
@@ -290,11 +291,11 @@ def test_results_that_cannot_be_read_are_named(tmp_path):
 def test_every_recipe_of_the_benchmarks_takes_a_step(benchmark, prefix):
     """All losses, constraints, optimizers and schedules of all data sets, on miniature data and a small network."""
     before = None
-    names = [n for n in RECIPES if n.startswith(tuple(f"{prefix}{d}-" for d in ("cub200", "cars196", "sop", "inshop")))]
+    names = [n for n in ALL if n.startswith(tuple(f"{prefix}{d}-" for d in ("cub200", "cars196", "sop", "inshop")))]
     assert len(names) > 100
     for name in names:
         changes = TINY | {"data.root": str(benchmark), "data.pack": str(benchmark / "packed"), "data.name": "cub200"}
-        run = loop.prepare(override(RECIPES[name], changes), torch.device("cpu"), before)
+        run = loop.prepare(override(ALL[name], changes), torch.device("cpu"), before)
         before = run
         batch = next(iter(loop.training_feed(run)))
         weights = [p.detach().clone() for p in run.model.parameters()]

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from isosphere.recipes import RecipeError, options, override, published, schema
-from isosphere.recipes.tables import (
+from isosphere.paper import published
+from isosphere.paper.tables import (
     PAPERS_LOSSES,
     TABLES,
     TUNINGS,
@@ -17,6 +17,7 @@ from isosphere.recipes.tables import (
     trials,
     tuned,
 )
+from isosphere.recipes import RecipeError, options, override, schema
 
 TUNED_ARMS = ("none", "sec", "sec-relative")
 

@@ -12,15 +12,16 @@ import torch
 from commands import command
 from isosphere.arguments import NAMESAKES, results_suffix
 from isosphere.data import cifar
-from isosphere.recipes import RECIPES, options, override, tables
-from isosphere.recipes.tables import Asked, cells, trials
-from isosphere.train import exams, loop, reproduce
+from isosphere.paper import ALL, reproduce, tables
+from isosphere.paper.tables import Asked, cells, trials
+from isosphere.recipes import options, override
+from isosphere.train import exams, loop
 from isosphere.train.stopping import NonFiniteLoss
 from isosphere.train.views import build_views
 from small_cifar import write_cifar10
 
 TRAIN, TEST = 100, 20
-FIELDS = {key for recipe in RECIPES.values() for key, *_ in options.describe(recipe)}
+FIELDS = {key for recipe in ALL.values() for key, *_ in options.describe(recipe)}
 TINY = {
     "model.backbone": "small_cnn", "model.dim": "8", "batches.size": "30", "optimizer.lr": "0.01", "loop.steps": "1",
     "loop.workers": "0", "loop.log_every": "1", "loop.save_every": "0", "loop.save_embeddings": "false",

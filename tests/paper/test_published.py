@@ -2,7 +2,7 @@
 
 import pytest
 
-from isosphere.recipes import published
+from isosphere.paper import published
 
 DATASETS, LOSSES = ("cub200", "cars196", "sop", "inshop"), ("triplet", "semihard", "npair", "ms")
 ARMS = ["none", "l2reg", "sec", "sec-ema"]
