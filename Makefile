@@ -2,14 +2,18 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test bench clean
+.PHONY: demo test bench compare clean
 
 demo: .venv/ready
 	$(BIN)/isosphere demo
 
 test: .venv/ready-test
-	$(BIN)/ruff check src tests benchmarks examples
+	$(BIN)/ruff check src tests benchmarks examples tools
 	$(BIN)/python -m pytest -n 2
+
+# Trains the tag before-redesign and HEAD, and compares their results in bits.
+compare: .venv/ready-test
+	$(BIN)/python tools/compare.py
 
 bench: .venv/ready-bench
 	$(BIN)/python benchmarks/losses.py
