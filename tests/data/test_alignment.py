@@ -180,7 +180,7 @@ def test_a_whole_set_is_framed_in_memory(people: ImageSet, workers: int) -> None
     with pytest.warns(UserWarning, match="1 of 70 faces have no landmarks: their central square is taken: .*/08.png"):
         faces = framed(people, FaceView(), landmarks, workers)
     assert torch.equal(torch.get_rng_state(), state)
-    assert faces.deviation == "1 of 70 faces have no landmarks: their central square is taken"
+    assert faces.note == "1 of 70 faces have no landmarks: their central square is taken"
     assert faces.pixels.shape == (70, 3, 112, 112) and faces.classes == people.classes
     assert torch.equal(faces.labels, people.labels)
     assert torch.equal(faces[3], FaceView()(people[3]))
@@ -195,7 +195,7 @@ def test_faces_without_landmarks_are_counted_if_they_are_cut(people: ImageSet, t
     (tmp_path / "elsewhere").mkdir()
     nowhere = landmarks_of(people, tmp_path / "elsewhere")
     with pytest.warns(UserWarning, match="69 of 70 faces have no landmarks: .* and 59 more"):
-        assert framed(people, landmarks=nowhere, workers=0).deviation.startswith("69 of 70 faces have no landmarks")
+        assert framed(people, landmarks=nowhere, workers=0).note.startswith("69 of 70 faces have no landmarks")
     one = cfp_landmarks(people)
     one[[2, 5]] = torch.nan
     one[5, 0] = 20.0  # a single one is too few
@@ -203,8 +203,8 @@ def test_faces_without_landmarks_are_counted_if_they_are_cut(people: ImageSet, t
         framed(people, landmarks=one, workers=0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert framed(people, workers=0).deviation == ""  # nobody asked for alignment
-        assert framed(people, landmarks=landmarks_of(people, tmp_path), workers=0).deviation == ""
+        assert framed(people, workers=0).note == ""  # nobody asked for alignment
+        assert framed(people, landmarks=landmarks_of(people, tmp_path), workers=0).note == ""
 
 
 def test_landmarks_of_packs_and_records(people: ImageSet, tmp_path: Path) -> None:

@@ -152,7 +152,7 @@ def test_lfw_against_a_direct_transcription(folders: Path, tmp_path: Path, monke
     folders.rename(root / inner)
     (root / "pairs.txt").write_text(LFW)
     pairs = verification("lfw", root)
-    assert len(pairs) == 8 and pairs.name == "lfw" and pairs.deviation == ""
+    assert len(pairs) == 8 and pairs.name == "lfw" and pairs.note == ""
     assert rows(pairs) == transcribed(LFW, root / inner, 2, ".png")
     assert len(set(pairs.images.paths)) == len(pairs.images) == 10
     labels = pairs.images.labels
@@ -204,7 +204,7 @@ def test_a_missing_image_is_an_error_or_recorded(folders: Path, monkeypatch) -> 
     with pytest.raises(ValueError, match=f"{told}; complete .*people, or add --data.allow_missing true$"):
         verification("lfw", folders)
     pairs = verification("lfw", folders, allow_missing=True)
-    assert pairs.deviation == told  # without the folder: it goes into records that are shared
+    assert pairs.note == told  # without the folder: it goes into records that are shared
     assert rows(pairs) == [row for row in transcribed(LFW, folders, 2, ".png") if "Ann_0004" not in row[0] + row[1]]
     sized(monkeypatch, "lfw", 6_000)
     with pytest.raises(ValueError, match="LFW has 5 pairs, not 6,000"):
@@ -260,7 +260,7 @@ def test_cfp_by_its_protocol(cfp: Path) -> None:
 
 def test_cfp_that_is_incomplete(cfp: Path) -> None:
     (cfp / "Data/Images/002/profile/02.jpg").unlink()
-    assert verification("cfp_ff", cfp).deviation == ""  # no pair of this protocol needs it
+    assert verification("cfp_ff", cfp).note == ""  # no pair of this protocol needs it
     with pytest.raises(ValueError, match="CFP-FP has 10 pairs, not 20; 1 images are absent: Data/Images/002/profile"):
         verification("cfp_fp", cfp)
     assert len(verification("cfp_fp", cfp, allow_missing=True)) == 10
@@ -309,7 +309,7 @@ def test_packs(tmp_path: Path, monkeypatch) -> None:
     with pytest.raises(ValueError, match=f"agedb_30.bin: {told}; complete it, or add --data.allow_missing true$"):
         verification("agedb_30", tmp_path)
     pairs = verification("agedb_30", tmp_path, allow_missing=True)
-    assert pairs.deviation == told and pairs.same.tolist() == same
+    assert pairs.note == told and pairs.same.tolist() == same
 
 
 @pytest.mark.parametrize("ones", [40, 9])
@@ -332,7 +332,7 @@ def test_pairs_of_your_own_have_any_number(tmp_path: Path) -> None:
     for name in ("lfw.bin", "calfw.bin"):
         (tmp_path / name).write_bytes(pickle.dumps((list(map(png, pixels)), same)))
     pairs = verification("calfw", tmp_path)
-    assert (pairs.name, pairs.deviation, pairs.same.tolist()) == ("calfw", "", same)
+    assert (pairs.name, pairs.note, pairs.same.tolist()) == ("calfw", "", same)
     assert torch.equal(pairs.images.pixels, torch.from_numpy(pixels).permute(0, 3, 1, 2))
     with pytest.raises(ValueError, match="LFW has 7 pairs, not 6,000"):
         verification("lfw", tmp_path)
@@ -344,14 +344,14 @@ def test_pairs_of_your_own_have_any_number(tmp_path: Path) -> None:
             image(folder / f"{person}" / "b.png", person)
         (folder / "mine_pair.txt").write_text("".join(lines))
         pairs = verification("mine", tmp_path)
-        assert (pairs.name, pairs.deviation, pairs.home) == ("mine", "", folder)
+        assert (pairs.name, pairs.note, pairs.home) == ("mine", "", folder)
         assert pairs.same.tolist() == [True, False] * 6 and len(pairs.images) == 12
         assert rows(pairs)[1][:2] == (str(folder / "0" / "a.png"), str(folder / "1" / "b.png"))
         (folder / "5" / "b.png").unlink()
         told = "mine has 10 pairs, not 12; 1 images are absent: 5/b.png"
         with pytest.raises(ValueError, match=told):
             verification("mine", tmp_path)
-        assert verification("mine", tmp_path, allow_missing=True).deviation == told
+        assert verification("mine", tmp_path, allow_missing=True).note == told
         (folder / "mine_pair.txt").unlink()
 
 
@@ -364,13 +364,13 @@ def test_a_list_may_name_files_anywhere(tmp_path: Path) -> None:
     lines = [f"{people}/{n}/a.png {people}/{m}/b.png {int(n == m)}" for n in range(3) for m in range(3)]
     listed.write_text("\n".join(lines))
     found = verification("mine", tmp_path / "own")
-    assert found.deviation == "" and rows(found)[1][:2] == (f"{people}/0/a.png", f"{people}/1/b.png")
+    assert found.note == "" and rows(found)[1][:2] == (f"{people}/0/a.png", f"{people}/1/b.png")
     (people / "2" / "b.png").unlink()
     told = "mine has 6 pairs, not 9; 1 images are absent: .../2/b.png"  # without the folder, as above
     with pytest.raises(ValueError, match=f"^{re.escape(told)}; complete .*own, or add --data.allow_missing true$"):
         verification("mine", tmp_path / "own")
     found = verification("mine", tmp_path / "own", allow_missing=True)
-    assert found.deviation == told and len(found) == 6 and len(found.images) == 5
+    assert found.note == told and len(found) == 6 and len(found.images) == 5
 
 
 @pytest.mark.parametrize("again", ["a.png", "./a.png", "../own/a.png", "{root}/a.png"])
@@ -404,7 +404,7 @@ def test_names_in_a_list_may_have_spaces(tmp_path: Path, between: str) -> None:
     lines = [between.join(pair) for pair in pairs] + ["Bo/3.png plain.png 0"]
     (tmp_path / "mine_pair.txt").write_text("\n".join(lines))
     found = verification("mine", tmp_path)
-    assert found.same.tolist() == [True, False, False, False] and found.deviation == ""
+    assert found.same.tolist() == [True, False, False, False] and found.note == ""
     wanted = [*[pair[:2] for pair in pairs], ("Bo/3.png", "plain.png")]
     assert [row[:2] for row in rows(found)] == [tuple(str(tmp_path / name) for name in pair) for pair in wanted]
     (tmp_path / "mine_pair.txt").write_text("Ann Lee/1 a.png Ann Lee/2.png 1\n")

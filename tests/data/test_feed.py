@@ -107,6 +107,26 @@ def test_evaluation_reads_everything_in_order(files):
     assert torch.equal(torch.cat([batch.images for batch in plain]), images.pixels)
 
 
+class Stripes:
+    """A source of one's own, by the protocol alone: image i has i everywhere."""
+
+    classes, note, paths, device, on_disk = ["a", "b"], "", None, None, True
+    labels = torch.arange(12) % 2
+
+    def __len__(self):
+        return len(self.labels)
+
+    def __getitem__(self, index):
+        return torch.full((3, 20, 20), index, dtype=torch.uint8)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_any_source_of_images_will_do(workers):
+    batches = loader(Stripes(), ClassBatches(Stripes.labels, 4, 2, seed=0), VIEW, range(2), workers=workers)
+    for batch in batches:
+        assert torch.equal(batch.images[:, 0, 0, 0].long(), batch.indices) and batch.images.shape == (4, 3, 16, 16)
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 def test_an_unreadable_image_stops_the_loop_by_name(files, tmp_path, workers):
     bad = tmp_path / "cut.png"
@@ -116,6 +136,6 @@ def test_an_unreadable_image_stops_the_loop_by_name(files, tmp_path, workers):
     broken = ImageSet(files.labels, files.classes, paths)
     feed = loader(broken, OrderedBatches(len(broken), 3), VIEW, range(6), workers=workers)
     assert len(next(feed).indices) == 3
-    with pytest.raises(UnreadableImage, match="cut.png") as caught:
+    with pytest.raises(UnreadableImage) as caught:
         next(feed)
     assert caught.value.path == str(bad)

@@ -295,7 +295,7 @@ def test_unreadable_images_are_skipped_only_by_leave(folder):
     images = ImageSet.folder(folder)
     with pytest.warns(UserWarning, match="2 of 8 images are unreadable: .*; no image is left of a; going on without"):
         kept = readable_images(images, skip_unreadable=True)
-    assert kept.deviation == "2 of 8 images are unreadable, all of 1 classes among them" and images.deviation == ""
+    assert kept.note == "2 of 8 images are unreadable, all of 1 classes among them" and images.note == ""
     assert kept.classes == ["b", "c", "d"] and kept.paths == images.paths[2:]
     assert kept.labels.tolist() == [0, 0, 1, 1, 2, 2]
     assert readable_images(kept) is kept and check_images(pixel_set(2)) == {}

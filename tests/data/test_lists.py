@@ -23,7 +23,7 @@ def test_train_and_test_folders_are_a_split(tmp_path, train, test):
         (images.paths[i].removeprefix(f"{tmp_path}/"), images.classes[images.labels[i]], images.splits[i])
         for i in range(len(images))
     ]
-    assert images.classes == ["a", "b", "c"] and images.deviation == ""
+    assert images.classes == ["a", "b", "c"] and images.note == ""
     assert told == [
         (f"{train}/a/1.jpg", "a", "train"), (f"{train}/a/2.jpg", "a", "train"), (f"{train}/b/1.jpg", "b", "train"),
         (f"{test}/a/4.jpg", "a", "test"), (f"{test}/c/3.jpg", "c", "test"),
@@ -51,15 +51,15 @@ def test_validation_beside_train_and_test_is_left_out(tmp_path, name):
     with pytest.warns(UserWarning) as caught:
         images = ImageSet.folder(tmp_path)
     assert images.splits == ["train", "train", "test"] and images.classes == ["a", "b"]
-    assert images.deviation == (
+    assert images.note == (
         f"3 images are left out: 2 in {name}/, 1 beside the class folders; "
         f"to measure on {name} instead, move test/ out of this folder, or give a CSV of path,label,split"
     )
-    assert [str(one.message) for one in caught] == [f"{tmp_path}: {images.deviation}"]
+    assert [str(one.message) for one in caught] == [f"{tmp_path}: {images.note}"]
     (tmp_path / "6.jpg").unlink()
     (tmp_path / "test").rename(tmp_path.parent / f"{tmp_path.name} test")
     images = ImageSet.folder(tmp_path)  # the advice taken
-    assert images.splits == ["train"] * 2 + ["test"] * 2 and images.classes == ["a", "c"] and images.deviation == ""
+    assert images.splits == ["train"] * 2 + ["test"] * 2 and images.classes == ["a", "c"] and images.note == ""
 
 
 def test_rows_of_validation_beside_train_and_test_are_left_out(tmp_path):
@@ -69,11 +69,11 @@ def test_rows_of_validation_beside_train_and_test_are_left_out(tmp_path):
     told = "1 images are left out: 1 of the split val; to measure on these instead, leave out the rows of test"
     with pytest.warns(UserWarning, match=f"all.csv: {told}"):
         images = ImageSet.csv(tmp_path / "all.csv")
-    assert images.splits == ["train", "test"] and images.classes == ["a", "b"] and images.deviation == told
+    assert images.splits == ["train", "test"] and images.classes == ["a", "b"] and images.note == told
     fill(tmp_path, "2.jpg")
     (tmp_path / "some.csv").write_text("\n".join(rows[:3]))
     images = ImageSet.csv(tmp_path / "some.csv")
-    assert images.splits == ["train", "test"] and images.classes == ["a", "c"] and images.deviation == ""
+    assert images.splits == ["train", "test"] and images.classes == ["a", "c"] and images.note == ""
 
 
 def test_runs_are_no_class(tmp_path):
@@ -90,10 +90,10 @@ def test_images_that_are_left_out_are_told_once_and_recorded(tmp_path):
     with pytest.warns(UserWarning) as caught:
         images = ImageSet.folder(tmp_path)
     left = "2 that end in .heic, 1 that end in .avif, 2 deeper than in a class folder"
-    assert images.deviation == f"6 images are left out: 1 beside the class folders, {left}"
-    assert [str(one.message) for one in caught] == [f"{tmp_path}: {images.deviation}"]
+    assert images.note == f"6 images are left out: 1 beside the class folders, {left}"
+    assert [str(one.message) for one in caught] == [f"{tmp_path}: {images.note}"]
     assert [path.rsplit("/", 1)[1] for path in images.paths] == ["1.jpg", "4.jfif"]
-    assert images.of_classes([1]).deviation == images.deviation
+    assert images.of_classes([1]).note == images.note
 
 
 def test_images_beside_the_classes_of_a_split_are_told(tmp_path):
@@ -111,7 +111,7 @@ def test_what_is_no_image_needs_no_words(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         images = ImageSet.folder(tmp_path)
-    assert images.classes == ["a", "b"] and len(images) == 2 and images.deviation == ""
+    assert images.classes == ["a", "b"] and len(images) == 2 and images.note == ""
 
 
 def test_files_that_may_be_images_are_told_beside_others(tmp_path):
@@ -120,7 +120,7 @@ def test_files_that_may_be_images_are_told_beside_others(tmp_path):
     left = "2 without an ending, 1 that end in .happy, 1 that end in .sad, 2 that end in .tga"
     with pytest.warns(UserWarning):
         images = ImageSet.folder(tmp_path)
-    assert images.deviation == f"6 images are left out: {left}" and len(images) == 2
+    assert images.note == f"6 images are left out: {left}" and len(images) == 2
     with pytest.warns(UserWarning, match="3 images are left out: 1 without an ending, 1 that end in .happy, "):
         assert len(ImageSet.flat(tmp_path / "a")) == 1
     fill(tmp_path, "readme/1.jpg", *(f"a/1.jpg~{number}" for number in range(20)))
@@ -132,21 +132,21 @@ def test_files_that_may_be_images_are_told_beside_others(tmp_path):
 def test_the_whole_is_all_parts_without_a_split(tmp_path, name):
     fill(tmp_path, "train/a/1.jpg", "test/b/2.jpg", f"{name}/c/3.jpg", f"{name}/a/4.jpg")
     images = ImageSet.folder(tmp_path, whole=True)
-    assert len(images) == 4 and images.classes == ["a", "b", "c"] and images.splits is None and images.deviation == ""
+    assert len(images) == 4 and images.classes == ["a", "b", "c"] and images.splits is None and images.note == ""
     rows = ["path,label,split", "train/a/1.jpg,a,train", "test/b/2.jpg,b,test", f"{name}/c/3.jpg,c,{name}"]
     (tmp_path / "all.csv").write_text("\n".join([*rows, f"{name}/a/4.jpg,a,validation"]))
     images = ImageSet.csv(tmp_path / "all.csv", whole=True)
-    assert len(images) == 4 and images.classes == ["a", "b", "c"] and images.splits is None and images.deviation == ""
+    assert len(images) == 4 and images.classes == ["a", "b", "c"] and images.splits is None and images.note == ""
 
 
-def test_both_kinds_of_loss_are_in_the_deviation(tmp_path):
+def test_both_kinds_of_loss_are_in_the_note(tmp_path):
     from PIL import Image
 
     fill(tmp_path, "a/1.jpg", "b/deep/2.jpg")
     Image.new("RGB", (4, 4)).save(tmp_path / "b" / "3.png")
     with pytest.warns(UserWarning):
         kept = readable_images(ImageSet.folder(tmp_path), skip_unreadable=True)
-    assert kept.deviation.startswith("1 images are left out: 1 deeper than in a class folder; 1 of 2 images are unread")
+    assert kept.note.startswith("1 images are left out: 1 deeper than in a class folder; 1 of 2 images are unread")
 
 
 def test_files_of_other_endings_are_counted_where_there_is_no_image(tmp_path):

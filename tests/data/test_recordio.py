@@ -245,4 +245,4 @@ def test_damaged_images_are_named_by_record(tmp_path: Path, workers: int) -> Non
     assert "BytesIO" not in str(caught.value) and "0x" not in str(caught.value)
     with pytest.warns(UserWarning, match="2 of 4 images are unreadable"):
         kept = readable_images(images, skip_unreadable=True)
-    assert len(kept) == 2 and kept.deviation.startswith("2 of 4 images are unreadable") and images.deviation == ""
+    assert len(kept) == 2 and kept.note.startswith("2 of 4 images are unreadable") and images.note == ""

@@ -113,7 +113,7 @@ LAYOUTS = [
 def test_each_layout_gives_the_zero_shot_split(name: str, make, tmp_path: Path) -> None:
     make(tmp_path)
     benchmark = load(name, tmp_path)
-    assert benchmark.deviation == "" and benchmark.name == name
+    assert benchmark.note == "" and benchmark.name == name
     assert (torch.bincount(benchmark.train.labels).tolist(), torch.bincount(benchmark.test.labels).tolist()) == (
         [2, 3],
         [4, 5],
@@ -153,8 +153,8 @@ def test_a_missing_image_is_an_error_or_recorded(name: str, make, gone: str, tmp
         load(name, tmp_path)
     assert make is class_folders or Path(gone).name in str(error.value)
     benchmark = load(name, tmp_path, allow_missing=True)
-    assert len(benchmark.test) == 8 and "8 test images" in benchmark.deviation
-    assert str(tmp_path) not in benchmark.deviation  # it goes into records that are shared
+    assert len(benchmark.test) == 8 and "8 test images" in benchmark.note
+    assert str(tmp_path) not in benchmark.note  # it goes into records that are shared
 
 
 def test_a_missing_class_folder_never_shifts_the_split(tmp_path: Path) -> None:

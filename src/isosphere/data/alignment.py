@@ -125,7 +125,7 @@ def framed(
     """The set with every face in its frame and in memory, uint8 (N, 3, 112, 112), decoded behind a progress bar.
 
     `landmarks` is (N, 5, 2); a face of which fewer than two are known is seen through the view, and of those that are
-    cut by it the number is told in a warning and in the set's `deviation`. `workers` processes share the work (by
+    cut by it the number is told in a warning and in the set's `note`. `workers` processes share the work (by
     default one for each core). Unreadable images are an error that names and counts them.
     """
     import torchvision.transforms.v2  # noqa: F401, here, or each worker would spend seconds on it
@@ -157,8 +157,8 @@ def framed(
         raise UnreadableFaces(f"{told}{empty}; repair or remove them")
     found = ImageSet.from_pixels(pixels, images.labels, images.classes)
     if cut:
-        found.deviation = f"{len(cut)} of {len(images)} faces have no landmarks: their central square is taken"
-        warnings.warn(f"{found.deviation}: {some(_name(images, index) for index in cut)}", stacklevel=2)
+        found.note = f"{len(cut)} of {len(images)} faces have no landmarks: their central square is taken"
+        warnings.warn(f"{found.note}: {some(_name(images, index) for index in cut)}", stacklevel=2)
     return found
 
 

@@ -48,7 +48,7 @@ class FlipView:
 class Pairs:
     """Pairs of images, `left` and `right` long (P,) in `images`; whether of the `same` person, bool (P,); `fold` (P,).
 
-    `deviation` says how the pairs differ from the benchmark's own, and is empty where they do not. `home` is the folder
+    `note` says how the pairs differ from the benchmark's own, and is empty where they do not. `home` is the folder
     that they are in, and `view` what brings these photographs to the common frame where there are no landmarks.
     """
 
@@ -60,7 +60,7 @@ class Pairs:
     fold: Tensor
     home: Path
     view: FaceView
-    deviation: str = ""
+    note: str = ""
 
     def __len__(self) -> int:
         return len(self.same)
@@ -122,12 +122,12 @@ def verification(name: str, root: str | Path, allow_missing: bool = False) -> Pa
     pack, listed = root if root.suffix == ".bin" else root / f"{name}.bin", root / f"{name}_pair.txt"
     if pack.is_file():
         pixels, same = read_bin(pack)
-        deviation = _deviation(source, len(same), len(same))
-        if deviation and not allow_missing:
-            raise ValueError(f"{pack}: {deviation}; complete it, or add --data.allow_missing true")
+        note = _note(source, len(same), len(same))
+        if note and not allow_missing:
+            raise ValueError(f"{pack}: {note}; complete it, or add --data.allow_missing true")
         images = ImageSet.from_pixels(pixels, torch.zeros(len(pixels), dtype=torch.long), [source.title])
         left = torch.arange(0, len(pixels), 2)
-        return Pairs(name, images, left, left + 1, same, _mixed_folds(same), root, WHOLE, deviation)
+        return Pairs(name, images, left, left + 1, same, _mixed_folds(same), root, WHOLE, note)
     if listed.is_file():
         files, pairs = _read_list(listed)
     elif source.read is not None and (root / source.mark).exists():
@@ -152,13 +152,13 @@ def _checked(name: str, source: Source, root: Path, files: list[Path], pairs: li
     """The pairs whose images are there, or an error that counts and names what is missing."""
     absent = {file for file in files if not file.is_file()}
     there = [pair for pair in pairs if pair.left not in absent and pair.right not in absent]
-    deviation = _deviation(source, len(there), len(pairs))
-    if deviation:
+    note = _note(source, len(there), len(pairs))
+    if note:
         if absent:
             names = some((_below(file, root) for file in sorted(absent)), 20)
-            deviation += f"; {len(absent):,} images are absent: {names}"
+            note += f"; {len(absent):,} images are absent: {names}"
         if not allow_missing or not there:
-            raise ValueError(f"{deviation}; complete {root}" + (", or add --data.allow_missing true" if there else ""))
+            raise ValueError(f"{note}; complete {root}" + (", or add --data.allow_missing true" if there else ""))
     number = {file: index for index, file in enumerate(file for file in files if file not in absent)}
     people = [source.person(file) for file in number]
     classes = ordered(set(people))
@@ -166,7 +166,7 @@ def _checked(name: str, source: Source, root: Path, files: list[Path], pairs: li
     images = ImageSet(torch.tensor([label[person] for person in people]), classes, list(map(str, number)))
     table = torch.tensor([(number[left], number[right], same, fold) for left, right, same, fold in there])
     left, right, same, fold = table.T.contiguous()
-    return Pairs(name, images, left, right, same.bool(), fold, root, source.view, deviation)
+    return Pairs(name, images, left, right, same.bool(), fold, root, source.view, note)
 
 
 def _below(file: Path, root: Path) -> str:
@@ -174,7 +174,7 @@ def _below(file: Path, root: Path) -> str:
     return str(file.relative_to(root)) if file.is_relative_to(root) else f".../{file.parent.name}/{file.name}"
 
 
-def _deviation(source: Source, there: int, listed: int) -> str:
+def _note(source: Source, there: int, listed: int) -> str:
     """How the number of pairs that are there differs from the benchmark's, or from the list's for one's own pairs."""
     wanted = source.pairs or listed
     return "" if there == wanted else f"{source.title} has {there:,} pairs, not {wanted:,}"

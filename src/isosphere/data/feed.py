@@ -5,7 +5,7 @@ a restart changes a pixel, and ranks together give the pixels of one process.
 """
 
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
@@ -14,9 +14,8 @@ from torch.utils.data import DataLoader, Dataset
 
 from isosphere.samplers import ClassBatches, OrderedBatches, ShuffledBatches
 
-from .images import ImageSet, UnreadableImage
-from .packed import PackedSet
-from .transforms import uniforms
+from .images import Images, UnreadableImage
+from .transforms import View, uniforms
 
 
 class Batch(NamedTuple):
@@ -32,9 +31,9 @@ class Steps(Dataset):
 
     def __init__(
         self,
-        image_set: ImageSet | PackedSet,
+        image_set: Images,
         batches: ClassBatches | ShuffledBatches | OrderedBatches,
-        view: Callable[[Tensor, Tensor], Tensor] | None,
+        view: View | None,
         seed: int,
     ) -> None:
         self.image_set, self.batches, self.view, self.seed = image_set, batches, view, seed
@@ -61,17 +60,16 @@ class Steps(Dataset):
 
 
 def loader(
-    image_set: ImageSet | PackedSet,
+    image_set: Images,
     batches: ClassBatches | ShuffledBatches | OrderedBatches,
-    view: Callable[[Tensor, Tensor], Tensor] | None,
+    view: View | None,
     steps: range,
     workers: int = 0,
     seed: int = 0,
     pin_memory: bool = False,
 ) -> Iterator[Batch]:
     """The batches of these steps in order; workers (none for pixels in memory, unless mapped) work two steps ahead."""
-    in_files = image_set.device is None or (isinstance(image_set, PackedSet) and image_set.device.type == "cpu")
-    if not in_files:
+    if not image_set.on_disk:
         workers, pin_memory = 0, False
     source = DataLoader(
         Steps(image_set, batches, view, seed),

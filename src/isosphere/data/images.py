@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Protocol, Self
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ from torch import Tensor
 
 from . import lists
 from .lists import ordered, some
+from .transforms import View
 
 
 class UnreadableImage(ValueError):
@@ -69,15 +70,77 @@ def _rgb(opened: Image.Image) -> Tensor:
     return torch.from_numpy(np.array(image.convert("RGB"))).permute(2, 0, 1).contiguous()
 
 
-class ImageSet:
-    """Images with labels: `set[i]` is uint8 (3, H, W) from a file, or (C, H, W) as stored for pixels in memory.
+class Images(Protocol):
+    """What every source of images gives: an `ImageSet`, `PackedSet`, `RecordSet`, or a class of your own.
 
-    Either `paths` (a list of N) or `pixels` (uint8 (N, C, H, W)) is None. `labels` is long (N,) and counts
-    `classes`, a list of names. `splits` is None, or "train" or "test" for each image. `deviation` says what became of
-    some of the images on the way, and is empty where nothing did.
+    `labels` is long (N,) and counts `classes`, a list of names. `note` says what became of some of the images on the
+    way, and is empty where nothing did.
     """
 
-    deviation = ""
+    labels: Tensor
+    classes: list[str]
+    note: str
+
+    @property
+    def paths(self) -> list[str] | None:
+        """The file of each image; None for images in memory or in one file."""
+
+    @property
+    def device(self) -> torch.device | None:
+        """Where the pixels are, or None for files that are yet to be decoded."""
+
+    @property
+    def on_disk(self) -> bool:
+        """Whether pixels are read from files, so that worker processes help."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int) -> Tensor:
+        """One image, uint8 (C, H, W)."""
+
+    def batch(self, indices: Tensor, view: View | None, numbers: Tensor | None = None) -> Tensor:
+        """Images at these indices (N,) seen through the view, (N, C, S, S); only called where there is a device."""
+
+    def subset(self, indices: Iterable[int] | Tensor) -> "Images":
+        """The images at these indices, in this order; classes left without images go, the others keep their order."""
+
+    def of_classes(self, class_indices: Iterable[int]) -> "Images":
+        """All images of these classes, in the set's order, relabeled to 0..C-1 in the set's order of classes."""
+
+
+class LabeledImages:
+    """What all of our sets share: labels, classes and the choice of classes."""
+
+    note = ""
+
+    def __init__(self, labels: Tensor, classes: Sequence[str]) -> None:
+        self.labels, self.classes = labels, list(classes)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self)} images of {len(self.classes)} classes)"
+
+    def of_classes(self, class_indices: Iterable[int]) -> Self:
+        """All images of these classes, in the set's order, relabeled to 0..C-1 in the set's order of classes."""
+        wanted = torch.zeros(len(self.classes), dtype=torch.bool)
+        wanted[torch.as_tensor(list(class_indices), dtype=torch.long)] = True
+        return self.subset(wanted[self.labels].nonzero().flatten())
+
+    def relabeled(self, indices: Iterable[int] | Tensor) -> tuple[Tensor, Tensor, list[str]]:
+        """The indices as a tensor, and labels and classes of these images alone."""
+        kept = torch.as_tensor(indices if isinstance(indices, Tensor) else list(indices), dtype=torch.long).cpu()
+        present, labels = self.labels[kept].unique(return_inverse=True)
+        return kept, labels, [self.classes[old] for old in present.tolist()]
+
+
+class ImageSet(LabeledImages):
+    """Images with labels: `set[i]` is uint8 (3, H, W) from a file, or (C, H, W) as stored for pixels in memory.
+
+    Either `paths` (a list of N) or `pixels` (uint8 (N, C, H, W)) is None. `splits` is None, or "train" or "test" for
+    each image. The rest is as `Images` says.
+    """
 
     def __init__(
         self,
@@ -87,7 +150,7 @@ class ImageSet:
         pixels: Tensor | None = None,
         splits: Sequence[str] | None = None,
     ) -> None:
-        self.labels, self.classes = labels, list(classes)
+        super().__init__(labels, classes)
         self.paths = None if paths is None else list(paths)
         self.pixels = pixels
         self.splits = None if splits is None else list(splits)
@@ -101,7 +164,7 @@ class ImageSet:
         Where the root holds nothing but a train/ and a test/ (or val/) folder of class folders, these are the `splits`;
         a val/ beside both is left out, unless the `whole` is wanted, without `splits`. Classes without an image are an
         error but for those whose name may be empty. Images that lie elsewhere are told in a warning and in the
-        `deviation` of the set.
+        `note` of the set.
         """
         return cls._of(lists.class_folders(Path(root), may_be_empty, whole), root)
 
@@ -115,7 +178,7 @@ class ImageSet:
         """Images listed in a CSV with the columns path,label[,split]; paths are relative to the CSV's own folder.
 
         Unless they must be `labeled`, those of a CSV without labels are one class. Where the split is train, test or
-        val, those of val are left out, with a warning and in the `deviation`, unless the `whole` is wanted, without
+        val, those of val are left out, with a warning and in the `note`, unless the `whole` is wanted, without
         `splits`.
         """
         return cls._of(lists.csv_rows(Path(path), labeled, whole), path)
@@ -127,7 +190,7 @@ class ImageSet:
         labels = torch.tensor([number[name] for name in listed.labels], dtype=torch.long)
         images = cls(labels, classes, listed.paths, splits=listed.splits)
         if listed.left_out:
-            images.deviation = listed.left_out
+            images.note = listed.left_out
             warnings.warn(f"{root}: {listed.left_out}", stacklevel=3)
         return images
 
@@ -143,46 +206,36 @@ class ImageSet:
             raise ValueError(f"labels run from {labels.min()} to {labels.max()}, but there are {len(classes)} classes")
         return cls(labels.long(), classes, pixels=pixels)
 
-    def __len__(self) -> int:
-        return len(self.labels)
-
     def __getitem__(self, index: int) -> Tensor:
         return decode(self.paths[index]) if self.pixels is None else self.pixels[index]
-
-    def __repr__(self) -> str:
-        return f"ImageSet({len(self)} images of {len(self.classes)} classes)"
 
     @property
     def device(self) -> torch.device | None:
         """Where the pixels are, or None for files that are yet to be decoded."""
         return None if self.pixels is None else self.pixels.device
 
-    def batch(
-        self, indices: Tensor, view: Callable[[Tensor, Tensor], Tensor] | None, numbers: Tensor | None = None
-    ) -> Tensor:
+    @property
+    def on_disk(self) -> bool:
+        """Whether the images are files."""
+        return self.pixels is None
+
+    def batch(self, indices: Tensor, view: View | None, numbers: Tensor | None = None) -> Tensor:
         """Pixels in memory at these indices (N,) seen through the view, uint8 (N, C, H, W)."""
         images = self.pixels[indices]
         return images if view is None else view(images, numbers)
 
     def subset(self, indices: Iterable[int] | Tensor) -> "ImageSet":
         """The images at these indices, in this order; classes left without images go, the others keep their order."""
-        kept = torch.as_tensor(indices if isinstance(indices, Tensor) else list(indices), dtype=torch.long)
-        present, labels = self.labels[kept].unique(return_inverse=True)
+        kept, labels, classes = self.relabeled(indices)
         part = ImageSet(
             labels,
-            [self.classes[old] for old in present.tolist()],
+            classes,
             None if self.paths is None else [self.paths[i] for i in kept.tolist()],
             None if self.pixels is None else self.pixels[kept],
             None if self.splits is None else [self.splits[i] for i in kept.tolist()],
         )
-        part.deviation = self.deviation
+        part.note = self.note
         return part
-
-    def of_classes(self, class_indices: Iterable[int]) -> "ImageSet":
-        """All images of these classes, in the set's order, relabeled to 0..C-1 in the set's order of classes."""
-        wanted = torch.zeros(len(self.classes), dtype=torch.bool)
-        wanted[torch.as_tensor(list(class_indices), dtype=torch.long)] = True
-        return self.subset(wanted[self.labels].nonzero().flatten())
 
 
 def open_images(root: str, flat: bool = False, whole: bool = False) -> ImageSet:
@@ -257,7 +310,7 @@ def check_images(image_set: ImageSet, workers: int = 8) -> dict[int, UnreadableI
 def readable_images(image_set: ImageSet, skip_unreadable: bool = False, workers: int = 8) -> ImageSet:
     """The set if every file can be decoded; else an error naming the others, or a warning and the set without them.
 
-    How many were left out is also in the `deviation` of the set.
+    How many were left out is also in the `note` of the set.
     """
     failures = check_images(image_set, workers)
     if not failures:
@@ -272,7 +325,7 @@ def readable_images(image_set: ImageSet, skip_unreadable: bool = False, workers:
     warnings.warn(f"{message}{empty}; going on without them", stacklevel=2)
     told = f"{len(failures)} of {len(image_set)} images are unreadable"
     told += f", all of {len(lost)} classes among them" if lost else ""
-    kept.deviation = "; ".join(filter(None, (image_set.deviation, told)))
+    kept.note = "; ".join(filter(None, (image_set.note, told)))
     return kept
 
 

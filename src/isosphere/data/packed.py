@@ -23,7 +23,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from isosphere import locks
 
-from .images import ImageSet, UnreadableImage, cores, decode, some
+from .images import ImageSet, LabeledImages, UnreadableImage, cores, decode, some
 from .transforms import CROP_DRAWS, TestView, TrainView, crop_boxes, flips, resize_shorter
 
 VERSION = 2
@@ -32,7 +32,7 @@ PIXELS, RECORDS, MANIFEST = "pixels.bin", "records.bin", "manifest.json"
 CHUNK = 128  # images cropped at once, which bounds the memory of the gather's indices
 
 
-class PackedSet:
+class PackedSet(LabeledImages):
     """Packed images with labels: `set[i]` is uint8 (3, H, W), `set.batch(...)` a batch of crops on the store's device.
 
     `buffer` is uint8 (P, 3), all pixels of all images by rows; `starts`, `heights`, `widths` are long (N,). `file` is
@@ -49,8 +49,8 @@ class PackedSet:
         heights: Tensor,
         widths: Tensor,
     ) -> None:
-        self.images, self.shorter, self.classes = images, shorter, images.classes
-        self.labels, self.file = images.labels, file
+        super().__init__(images.labels, images.classes)
+        self.images, self.shorter, self.file, self.note = images, shorter, file, images.note
         self.buffer, self.starts, self.heights, self.widths = buffer, starts, heights, widths
         self.crops = sample_crops
 
@@ -60,9 +60,6 @@ class PackedSet:
     def __setstate__(self, held: dict[str, object]) -> None:
         self.__dict__.update(held)
         self.buffer = _mapped(self.file) if self.buffer is None else self.buffer
-
-    def __len__(self) -> int:
-        return len(self.labels)
 
     def __getitem__(self, index: int) -> Tensor:
         start, height, width = (int(part[index]) for part in (self.starts, self.heights, self.widths))
@@ -77,17 +74,21 @@ class PackedSet:
         """Where the buffer is."""
         return self.buffer.device
 
+    @property
+    def paths(self) -> list[str] | None:
+        """The files that were packed."""
+        return self.images.paths
+
+    @property
+    def on_disk(self) -> bool:
+        """Whether the buffer is a mapped file."""
+        return self.device.type == "cpu"
+
     def subset(self, indices: Iterable[int] | Tensor) -> "PackedSet":
         """The images at these indices, in this order, relabeled as `ImageSet.subset` does; the buffer is shared."""
         kept = torch.as_tensor(indices if isinstance(indices, Tensor) else list(indices), dtype=torch.long).cpu()
         parts = (part[kept.to(part.device)] for part in (self.starts, self.heights, self.widths))
         return PackedSet(self.images.subset(kept), self.shorter, self.file, self.buffer, *parts)
-
-    def of_classes(self, class_indices: Iterable[int]) -> "PackedSet":
-        """All images of these classes, in the set's order, relabeled to 0..C-1 in the set's order of classes."""
-        wanted = torch.zeros(len(self.classes), dtype=torch.bool)
-        wanted[torch.as_tensor(list(class_indices), dtype=torch.long)] = True
-        return self.subset(wanted[self.images.labels].nonzero().flatten())
 
     def fits(self, device: torch.device | str, share: float = 0.5) -> bool:
         """Whether the buffer takes no more than this share of the device's free memory; on the CPU it always fits."""

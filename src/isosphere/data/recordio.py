@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .images import UnreadableImage, decode
+from .images import LabeledImages, UnreadableImage, decode
 
 MAGIC = struct.pack("<I", 0xCED7230A)
 LENGTH = (1 << 29) - 1
@@ -131,17 +131,18 @@ class RecordFile:
         return f"{self.path}: record {self.keys[place]} at byte {self.offsets[place]}: {reason}"
 
 
-class RecordSet:
+class RecordSet(LabeledImages):
     """Images of a RecordIO pair with labels, used as an `ImageSet`: `set[i]` is uint8 (3, H, W), decoded each time.
 
-    `places` (N,) are the images' places in `file`; `labels` is long (N,) and counts `classes`, a list of names.
+    `places` (N,) are the images' places in `file`.
     """
 
     paths = pixels = splits = device = None  # neither separate files nor in memory
-    deviation = ""
+    on_disk = True
 
     def __init__(self, file: RecordFile, places: Tensor, labels: Tensor, classes: Sequence[str]) -> None:
-        self.file, self.places, self.labels, self.classes = file, places, labels, list(classes)
+        super().__init__(labels, classes)
+        self.file, self.places = file, places
 
     @classmethod
     def pair(cls, path: str | Path) -> "RecordSet":
@@ -176,9 +177,6 @@ class RecordSet:
         classes, labels = np.unique(numbers.astype(np.int64), return_inverse=True)
         return cls(file, torch.from_numpy(places), torch.from_numpy(labels), [str(name) for name in classes.tolist()])
 
-    def __len__(self) -> int:
-        return len(self.labels)
-
     def __getitem__(self, index: int) -> Tensor:
         place = int(self.places[index])
         name = f"{self.file.path} record {self.file.keys[place]}"
@@ -189,19 +187,9 @@ class RecordSet:
             raise UnreadableImage(name, str(error)) from error
         return decode(io.BytesIO(data[HEADER.size + 4 * flag :]), name)
 
-    def __repr__(self) -> str:
-        return f"RecordSet({len(self)} images of {len(self.classes)} classes)"
-
     def subset(self, indices: Iterable[int] | Tensor) -> "RecordSet":
         """The images at these indices, in this order, relabeled as `ImageSet.subset` does; the file is shared."""
-        kept = torch.as_tensor(indices if isinstance(indices, Tensor) else list(indices), dtype=torch.long)
-        present, labels = self.labels[kept].unique(return_inverse=True)
-        part = RecordSet(self.file, self.places[kept], labels, [self.classes[old] for old in present.tolist()])
-        part.deviation = self.deviation
+        kept, labels, classes = self.relabeled(indices)
+        part = RecordSet(self.file, self.places[kept], labels, classes)
+        part.note = self.note
         return part
-
-    def of_classes(self, class_indices: Iterable[int]) -> "RecordSet":
-        """All images of these classes, in the set's order, relabeled to 0..C-1 in the set's order of classes."""
-        wanted = torch.zeros(len(self.classes), dtype=torch.bool)
-        wanted[torch.as_tensor(list(class_indices), dtype=torch.long)] = True
-        return self.subset(wanted[self.labels].nonzero().flatten())

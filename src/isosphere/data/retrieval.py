@@ -26,14 +26,14 @@ class Row(NamedTuple):
 class Benchmark:
     """Training and test images of disjoint classes; `is_query` (bool, one a test image) tells queries from the gallery.
 
-    `deviation` says how the images differ from the benchmark's own, and is empty where they do not.
+    `note` says how the images differ from the benchmark's own, and is empty where they do not.
     """
 
     name: str
     train: ImageSet
     test: ImageSet
     is_query: Tensor | None = None
-    deviation: str = ""
+    note: str = ""
 
     @property
     def query(self) -> ImageSet | None:
@@ -62,18 +62,18 @@ def load(name: str, root: str | Path, allow_missing: bool = False) -> Benchmark:
         raise ValueError(f"{folder} does not hold the lists of {source.title} as published: {error}") from error
     there = [image for image in listed if image.path.is_file()]
     found = _counts(there)
-    deviation = ""
+    note = ""
     if found != source.counts:
-        deviation = f"{source.title} has {_told(found)}, not {_told(source.counts)}"
+        note = f"{source.title} has {_told(found)}, not {_told(source.counts)}"
         absent = [str(image.path.relative_to(folder)) for image in sorted(set(listed) - set(there))]
-        deviation += f"; absent: {some(absent, 20)}" if absent else ""
+        note += f"; absent: {some(absent, 20)}" if absent else ""
         if not allow_missing or not min(found):
             repair = ", or add --data.allow_missing true" if min(found) else ""
-            raise ValueError(f"{deviation}; complete {folder} from {source.address}{repair}")
+            raise ValueError(f"{note}; complete {folder} from {source.address}{repair}")
     train, test = (_image_set([image for image in there if (image.split == "train") == part]) for part in (True, False))
     roles = [image.split for image in there if image.split != "train"]
     is_query = torch.tensor([role == "query" for role in roles]) if "query" in roles else None
-    return Benchmark(name, train, test, is_query, deviation)
+    return Benchmark(name, train, test, is_query, note)
 
 
 def installed(root: str | Path) -> list[Row]:
@@ -105,7 +105,7 @@ def _row(name: str, root: Path) -> Row:
     folder, state = home(source, root), "not installed"
     if folder is not None:
         try:
-            state = load(name, folder, allow_missing=True).deviation or "complete"
+            state = load(name, folder, allow_missing=True).note or "complete"
         except (ValueError, ImportError) as error:
             state = str(error)
     return Row(name, source.title, folder, state, source.address)

@@ -8,7 +8,7 @@ filtering would gain nothing, and a batched sampler on the GPU gives the same pi
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor
@@ -105,6 +105,14 @@ def shift(images: Tensor, numbers: Tensor, pixels: int) -> Tensor:
     columns = (torch.arange(width, device=images.device) + moves[:, 1:]).clamp(0, width - 1)  # (N, W)
     images = images.gather(2, rows[:, None, :, None].expand(images.shape))
     return images.gather(3, columns[:, None, None, :].expand(images.shape))
+
+
+class View(Protocol):
+    """What is done to pixels: uint8 (N, C, H, W), or one image, with `draws` random numbers for each image."""
+
+    draws: ClassVar[int]
+
+    def __call__(self, images: Tensor, numbers: Tensor, /) -> Tensor: ...
 
 
 @dataclass(frozen=True)

@@ -73,7 +73,7 @@ def face_exam(
     asked, among = (faced[0], faced[1:]) if faced else (None, [])
     if asked is not None and data.skip_unreadable:
         _refuse_singles(asked, data.probes)
-    told = [one.deviation for one in (*pairs, *sets.values(), asked, *among) if one is not None]
+    told = [one.note for one in (*pairs, *sets.values(), asked, *among) if one is not None]
     return exams.Faces(tuple(pairs), asked, dict(zip(_names(others), among, strict=True))), told
 
 

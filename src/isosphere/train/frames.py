@@ -81,8 +81,8 @@ def _framed(source: Source, align: bool, skip_unreadable: bool | None) -> ImageS
     except alignment.UnreadableFaces as error:
         raise ValueError(f"{error}{REPAIRS[skip_unreadable]}") from None
     faces.paths = images.paths  # by which a wrong pair is traced to its photographs
-    told = "; ".join(filter(None, (getattr(images, "deviation", ""), faces.deviation, _narrowed(images))))
-    faces.deviation = f"{home.name}: {told}" if told else ""
+    told = "; ".join(filter(None, (images.note, faces.note, _narrowed(images))))
+    faces.note = f"{home.name}: {told}" if told else ""
     return faces
 
 
@@ -105,13 +105,13 @@ def _readable(source: Source) -> ImageSet | RecordSet:
     kept, lost = int((~few).sum()), [name for name, gone in zip(images.classes, few.tolist(), strict=True) if gone]
     if kept < source.people:
         told = f"{source.home} leaves {kept} of {len(source.images.classes)} people with {minimum} images or more"
-        raise ValueError(f"{told} that can be read: {source.people} are needed; {images.deviation}")
+        raise ValueError(f"{told} that can be read: {source.people} are needed; {images.note}")
     if lost:
         told = f"{len(lost)} people have fewer than {minimum} readable images and are left out"
         told += f", {int(counts[few].sum())} images with them"
         warnings.warn(f"{told}: {some(lost)}", stacklevel=2)
         images = images.of_classes((~few).nonzero().flatten().tolist())
-        images.deviation += f"; {told}"
+        images.note += f"; {told}"
     return images
 
 

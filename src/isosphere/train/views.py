@@ -99,7 +99,7 @@ def _folder(data: schema.Folder, device: torch.device) -> Views:
         raise ValueError(f"{data.root} has {told} its class, so two or more of some are needed")
     train_view = TrainView(data.size, data.shorter, data.scale, flip=data.flip)
     exam = exams.Retrieval(test, build_test_view(data))
-    return Views(train, train_view, build_test_view(data), exam, images.deviation)
+    return Views(train, train_view, build_test_view(data), exam, images.note)
 
 
 def _refuse_one_part(images: ImageSet, root: str) -> None:
@@ -123,7 +123,7 @@ def _benchmark(data: schema.Benchmark, device: torch.device) -> Views:
         train, test = train.of_classes(range(kept)), train.of_classes(range(kept, len(train.classes)))
     train_view = TrainView(data.size, data.shorter, data.scale, flip=data.flip)
     exam = exams.Retrieval(test, build_test_view(data), is_query, RECALLS[data.name])
-    return Views(train, train_view, build_test_view(data), exam, benchmark.deviation)
+    return Views(train, train_view, build_test_view(data), exam, benchmark.note)
 
 
 def _packed(images: ImageSet, name: str, data: schema.Benchmark, device: torch.device) -> PackedSet:
@@ -142,7 +142,7 @@ def _faces(data: schema.Faces, device: torch.device) -> Views:
     overlap.refuse_trained(people, exam)
     source = Source(people, Path(data.root), square(data.fraction), data.min_images, people=2)
     train = framed(source, data.align, device, data.skip_unreadable)
-    told = "; ".join(filter(None, [train.deviation, *deviations]))
+    told = "; ".join(filter(None, [train.note, *deviations]))
     return Views(train, faces.FlipView(), None, exam, told, counts=counts)
 
 
@@ -163,11 +163,11 @@ def _unlabeled(data: schema.Unlabeled, device: torch.device) -> Views:
     test_view = build_test_view(data)
     if len(images.classes) < 2:
         exam = exams.Unexamined(images, test_view)
-        return Views(images, train_view, test_view, exam, images.deviation, unlabeled=True)
+        return Views(images, train_view, test_view, exam, images.note, unlabeled=True)
     _refuse_one_part(images, data.root)
     train, test = _parted(images, FIFTH, data.root)
     exam = exams.Frozen(train, test, test_view)
-    return Views(train, train_view, test_view, exam, images.deviation, unlabeled=True)
+    return Views(train, train_view, test_view, exam, images.note, unlabeled=True)
 
 
 def _parted(images: ImageSet, share: float, root: str) -> tuple[ImageSet, ImageSet]:
