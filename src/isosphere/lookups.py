@@ -83,7 +83,7 @@ def recipes(
     console, table = Console(), Table(box=None, title_justify="left", show_header=False)
     table.add_column(no_wrap=True)
     if not name:
-        for key in (key for key, recipe in ALL.items() if recipe.constraint == schema.Constraint()):
+        for key in (key for key, recipe in ALL.items() if recipe.constraint == schema.Baseline()):
             table.add_row(key, ALL[key].claim.split(":")[0])
         table.add_row("", "")
         for suffix, claim in SUFFIXES.items():

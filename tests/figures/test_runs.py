@@ -102,7 +102,7 @@ def test_another_version_is_said(make_run):
     with pytest.raises(ValueError, match="its constraint has no fields"):
         runs.read_run(run)
     (run / "recipe.json").write_text(json.dumps({"data": {"kind": "Benchmark", "name": "sop"}}))
-    assert words.labels([runs.read_run(run).recipe]) == ["no constraint"]  # old recipes lack groups; that is no error
+    assert words.labels([runs.read_run(run).recipe]) == ["baseline"]  # old recipes lack groups; that is no error
 
 
 def test_results_are_read_or_refused(make_results, recipe_dict, tmp_path):
@@ -126,7 +126,7 @@ def test_results_are_read_or_refused(make_results, recipe_dict, tmp_path):
 @pytest.mark.parametrize(
     ("name", "changes", "arm", "said"),
     [
-        ("cub200-ms", {}, "none", "no constraint"),
+        ("cub200-ms", {}, "none", "baseline"),
         ("cub200-ms-l2reg", {"constraint_eta": 0.001}, "l2reg", "L2-reg (η 0.001)"),
         ("cub200-ms-sec", {"constraint_eta": 0.25}, "sec", "SEC (η 0.25)"),
         ("cub200-ms-sec", {"constraint_eta": 1, "constraint_radius": 8.7}, "sec-fixed", "SEC, fixed radius 8.7 (η 1)"),
@@ -145,11 +145,11 @@ def test_constraints_have_words(recipe_dict, name, changes, arm, said):
     ("name", "changes", "called", "claim"),
     [
         ("rendered-sec", {"loop.steps": "7"}, "rendered-sec", "norms pulled to the batch's mean"),
-        ("rendered-sec", {"constraint.eta": "0"}, "rendered", "characters of many scripts: no constraint"),
+        ("rendered-sec", {"constraint.eta": "0"}, "rendered", "characters of many scripts: baseline"),
         ("rendered-sec", {"constraint.radius": "8"}, "rendered-sec-fixed", ": SEC, fixed radius 8 (η 0.1)"),
-        ("rendered", {"constraint.balanced": "true"}, "rendered-balanced", ": balanced directions"),
+        ("rendered", {"constraint": "BalancedDirections"}, "rendered-balanced", ": balanced directions"),
         ("cars196-triplet-eta0.5", {"constraint.eta": "0.3"}, "cars196-triplet-sec", "cars196, triplet: SEC (η 0.3)"),
-        ("simclr-cifar10-200-sec", {"constraint.eta": "0"}, "simclr-cifar10-200", "200 epochs: no constraint"),
+        ("simclr-cifar10-200-sec", {"constraint.eta": "0"}, "simclr-cifar10-200", "200 epochs: baseline"),
         ("photos-sec", {"data.root": "a/ok.csv"}, "ok-sec", "your own images: norms pulled to the batch's mean"),
         ("photos", {"data.root": "a/ok.csv"}, "ok", "your own images: no constraint on the norms"),
         ("simclr-photos-sec", {"data.root": "a/ok.csv"}, "simclr-ok-sec", "norms pulled to the batch's mean"),
@@ -168,12 +168,12 @@ def test_a_run_is_called_and_claims_what_its_recipe_has_become(name, changes, ca
 
 def test_labels_say_what_differs_and_no_more(recipe_dict):
     plain, sec = recipe_dict("cub200-ms"), recipe_dict("cub200-ms-sec", constraint_eta=0.5)
-    assert words.labels([plain, sec]) == ["no constraint", "SEC (η 0.5)"]
+    assert words.labels([plain, sec]) == ["baseline", "SEC (η 0.5)"]
     other = recipe_dict("cub200-ms", seed=1, optimizer_lr=0.001)
-    assert words.labels([plain, other]) == [f"no constraint, lr {plain['optimizer']['lr']:g}, seed 0",
-                                            "no constraint, lr 0.001, seed 1"]  # fmt: skip
-    assert words.labels([plain, other], without=("seed", "rate")) == ["no constraint", "no constraint"]
-    assert words.labels([plain, plain], ["a", "b"]) == ["no constraint, a", "no constraint, b"]
+    assert words.labels([plain, other]) == [f"baseline, lr {plain['optimizer']['lr']:g}, seed 0",
+                                            "baseline, lr 0.001, seed 1"]  # fmt: skip
+    assert words.labels([plain, other], without=("seed", "rate")) == ["baseline", "baseline"]
+    assert words.labels([plain, plain], ["a", "b"]) == ["baseline, a", "baseline, b"]
     assert words.dataset(recipe_dict("cub200-ms", data_held_out=20)) == "CUB-200-2011 (held-out training classes)"
     assert words.dataset(recipe_dict("simclr-cifar10", data_held_out=0.1)) == "CIFAR-10 (held-out training images)"
     assert words.about([plain, recipe_dict("cars196-ms")]) == "CUB-200-2011 and Cars196, multi-similarity loss"

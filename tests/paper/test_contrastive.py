@@ -46,9 +46,9 @@ def test_strengths_of_table_12_in_both_scales(name):
     for prefix, divisor, relative in (("", SCALE, 1.0), ("paper-", 2.0, SCALE / 2)):
         found = [CONTRASTIVE[prefix + name + suffix].constraint for suffix in SUFFIXES]
         assert all(one.ramp == (0.0, 1.0) for one in found[1:])
-        assert [one.eta for one in found] == pytest.approx([0, *(eta / divisor for eta in ETAS[name]), relative])
-        assert [one.radius for one in found] == ["batch", 0.0, "batch", "ema", "batch"]
-        assert found[3].rho == 0.2 and [one.relative for one in found] == [False] * 4 + [True]
+        assert [one.eta for one in found[1:]] == pytest.approx([*(eta / divisor for eta in ETAS[name]), relative])
+        assert [one.method for one in found] == ["none", "l2reg", "sec", "sec-ema", "sec-relative"]
+        assert found[3].rho == 0.2
 
 
 @pytest.mark.parametrize("name", ETAS)

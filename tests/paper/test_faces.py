@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from isosphere.losses.norms import ramp
 from isosphere.paper import ALL, published, tables
 from isosphere.paper.faces import FACES
 from isosphere.recipes import losses, options, schema
+from isosphere.train.build import build_constraint
 from isosphere.train.schedules import lr_factor
 
 SETS, MARGINS = ("casia", "lfw"), ("sphereface", "cosface", "arcface")
@@ -17,7 +17,7 @@ EPOCH, EPOCHS = 1931, 16  # steps of an epoch of CASIA-WebFace: 494,414 // 256
 
 
 def eta_at(recipe: schema.Recipe, step: int) -> float:
-    return recipe.constraint.eta * ramp(step / (EPOCHS * EPOCH), *recipe.constraint.ramp)
+    return build_constraint(recipe.constraint).eta_at(step / (EPOCHS * EPOCH))
 
 
 def test_names_and_json():
@@ -85,11 +85,11 @@ def test_strengths_of_table_11(name, head, l2reg, sec, ema):
     assert published.FACE_ETAS[head] == {"l2reg": l2reg, "sec": sec, "sec-ema": ema}
     late, early = (3 / 16, 4 / 16), (0.0, 1 / 500)
     assert {suffix: FACES[f"{name}-{head}{suffix}"].constraint for suffix in SUFFIXES} == {
-        "": schema.Constraint(),
-        "-l2reg": schema.Constraint(eta=l2reg, radius=0.0, ramp=late),
-        "-sec": schema.Constraint(eta=sec, radius="batch", ramp=late),
-        "-sec-ema": schema.Constraint(eta=ema, radius="ema", rho=0.4, ramp=early),
-        "-sec-relative": schema.Constraint(eta=2500.0, relative=True, ramp=late),
+        "": schema.Baseline(),
+        "-l2reg": schema.L2Reg(eta=l2reg, ramp=late),
+        "-sec": schema.SEC(eta=sec, radius="batch", ramp=late),
+        "-sec-ema": schema.SEC(eta=ema, radius="ema", rho=0.4, ramp=early),
+        "-sec-relative": schema.SEC(eta=2500.0, relative=True, ramp=late),
     }
 
 

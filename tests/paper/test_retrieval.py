@@ -56,13 +56,13 @@ def test_ablations_differ_in_the_constraint_alone(name):
 def test_arms_have_the_strengths_of_tables_7_and_10(prefix, dataset, loss):
     etas, name = published.ETAS[dataset, loss], f"{prefix}{dataset}-{loss}"
     assert {suffix: RETRIEVAL[name + suffix].constraint for suffix in SUFFIXES} == {
-        "": schema.Constraint(eta=0.0),
-        "-l2reg": schema.Constraint(eta=etas["l2reg"], radius=0.0),
-        "-sec": schema.Constraint(eta=etas["sec"], radius="batch"),
-        "-sec-ema": schema.Constraint(eta=etas["sec-ema"], radius="ema", rho=0.01),
-        "-sec-relative": schema.Constraint(eta=5.0, relative=True),
-        "-sec-initial": schema.Constraint(eta=etas["sec"], radius="initial"),
-        "-balanced": schema.Constraint(balanced=True),
+        "": schema.Baseline(),
+        "-l2reg": schema.L2Reg(eta=etas["l2reg"]),
+        "-sec": schema.SEC(eta=etas["sec"], radius="batch"),
+        "-sec-ema": schema.SEC(eta=etas["sec-ema"], radius="ema", rho=0.01),
+        "-sec-relative": schema.SEC(eta=5.0, relative=True),
+        "-sec-initial": schema.SEC(eta=etas["sec"], radius="initial"),
+        "-balanced": schema.BalancedDirections(),
     }
 
 
@@ -134,13 +134,13 @@ def test_the_authors_exceptions_for_multi_similarity_without_sec():
 @pytest.mark.parametrize(
     "ablation, constraint",
     [
-        ("eta0.1", schema.Constraint(eta=0.1)),
-        ("eta1.5", schema.Constraint(eta=1.5)),
-        ("sec-relative-eta80", schema.Constraint(eta=80.0, relative=True)),
-        ("l2reg-eta1e-3", schema.Constraint(eta=1e-3, radius=0.0)),
-        ("l2reg-eta5e-5", schema.Constraint(eta=5e-5, radius=0.0)),
-        ("rho0.1", schema.Constraint(eta=0.5, radius="ema", rho=0.1)),
-        ("rho1.0", schema.Constraint(eta=0.5, radius="ema", rho=1.0)),
+        ("eta0.1", schema.SEC(eta=0.1)),
+        ("eta1.5", schema.SEC(eta=1.5)),
+        ("sec-relative-eta80", schema.SEC(eta=80.0, relative=True)),
+        ("l2reg-eta1e-3", schema.L2Reg(eta=1e-3)),
+        ("l2reg-eta5e-5", schema.L2Reg(eta=5e-5)),
+        ("rho0.1", schema.SEC(eta=0.5, radius="ema", rho=0.1)),
+        ("rho1.0", schema.SEC(eta=0.5, radius="ema", rho=1.0)),
     ],
 )
 def test_ablations_of_tables_2_8_and_9(ablation, constraint):

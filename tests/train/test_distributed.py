@@ -22,10 +22,10 @@ from tiny import TINY, tiny_recipe
 CASES = {
     "triplet, SEC": {"loss": "Triplet"},
     "semi-hard, SEC-EMA": {"loss": "SemiHard", "constraint.radius": "ema", "constraint.rho": 0.2},
-    "n-pair, L2-reg": {"loss": "NPair", "constraint.radius": 0.0},
+    "n-pair, L2-reg": {"loss": "NPair", "constraint": "L2Reg"},
     "multi-similarity, relative SEC": {"loss": "MultiSimilarity", "constraint.relative": "true"},
     "supcon, initial radius": {"loss": "SupCon", "constraint.radius": "initial"},
-    "contrastive, balanced": {"loss": "Contrastive", "constraint.balanced": "true"},
+    "contrastive, balanced": {"loss": "Contrastive", "constraint": "BalancedDirections"},
     "nt-xent, ramp": {"loss": "NTXent", "constraint.ramp": "0,1", "batches.per_class": 2},
     "proxy-anchor, SEC": {"loss": "ProxyAnchor"},
     "softmax, SEC": {"loss": "Softmax"},

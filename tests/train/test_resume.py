@@ -21,6 +21,7 @@ from commands import isosphere
 from isosphere.paper.reproduce import Runner
 from isosphere.recipes import override
 from isosphere.train import evaluate, loop, state
+from isosphere.train.build import build_constraint
 from isosphere.train.loop import fit
 from isosphere.train.stopping import Interrupted, NonFiniteLoss, stop_diverged
 from isosphere.train.trained import load_run, measure_run
@@ -281,7 +282,8 @@ def test_divergence_advises_only_what_the_run_does_not_do_yet():
         (6, {"constraint.eta": 0} | half, "", f"{lr}, {clip}, or --loop.precision float32"),
     ):
         recipe = tiny_recipe("rendered-sec", changes)  # of 20 steps
-        run = SimpleNamespace(recipe=recipe, loop=recipe.loop, device=torch.device("cpu"))
+        held = build_constraint(recipe.constraint)
+        run = SimpleNamespace(recipe=recipe, loop=recipe.loop, device=torch.device("cpu"), constraint=held)
         with pytest.raises(NonFiniteLoss) as caught:
             stop_diverged(run, step, "why", found)
         told = f"training diverged at step {step}: why, loss nan, norm_mean 2.5{eta}. Try {advised}"

@@ -77,7 +77,7 @@ def ablation(runs: list[Path], out: Path, metrics: Sequence[str] = ("recall@1", 
             base = points((r for r in records if words.arm(r.recipe) == "none"), metric)
             for values in base.values():
                 panel.axhline(
-                    np.mean(values), color=style.ARM_COLORS["none"], linestyle="--", label=words.ARMS["none"]
+                    np.mean(values), color=style.ARM_COLORS["none"], linestyle="--", label=words.arm_words("none")
                 )
             if theirs:
                 look = {"color": style.GRAY, "markerfacecolor": "none", "label": "the paper's, BN-Inception"}
@@ -176,7 +176,7 @@ def trials(runs: list[Path], out: Path, metric: str = "") -> list[Path]:
 def _forces(record: Record) -> tuple[int, float, float]:
     """How long a trial is, and what is tuned beside the learning rate: eta, and weight decay."""
     recipe = record.recipe
-    return recipe["loop"]["steps"], recipe["constraint"]["eta"], recipe["optimizer"]["weight_decay"]
+    return recipe["loop"]["steps"], recipe["constraint"].get("eta", 0.0), recipe["optimizer"]["weight_decay"]
 
 
 def means_and_seeds(panel: "Axes", its: Points, color: str, line: str, label: str) -> None:

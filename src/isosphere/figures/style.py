@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from isosphere.files import replacing, writable
+from isosphere.recipes import constraints
 
 if TYPE_CHECKING:
     import numpy as np
@@ -17,16 +18,7 @@ BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
 YELLOW, BLUE, VERMILION, PURPLE = "#F0E442", "#0072B2", "#D55E00", "#CC79A7"
 GRAY = "#777777"
 
-ARM_COLORS = {
-    "none": VERMILION,
-    "sec": BLUE,
-    "l2reg": ORANGE,
-    "sec-relative": GREEN,
-    "sec-ema": SKY,
-    "sec-initial": PURPLE,
-    "sec-fixed": PURPLE,
-    "balanced": BLACK,
-}
+ARM_COLORS = {name: method.color for name, method in constraints.METHODS.items()}
 """A constraint has one color in all figures."""
 CYCLE = (VERMILION, BLUE, GREEN, ORANGE, PURPLE, SKY, BLACK, YELLOW)
 LINES = ("-", "--", ":", "-.")

@@ -5,7 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from isosphere.recipes import options, schema
+from isosphere import runs
+from isosphere.recipes import constraints, options, schema
 from isosphere.tables import PRIMARY, WATCHED, held_out
 
 Recipe = dict[str, Any]  # as recipe.json holds it
@@ -28,16 +29,6 @@ LOSSES = {
     "Contrastive": "contrastive",
     "NTXent": "NT-Xent",
     "ProxyAnchor": "Proxy-Anchor",
-}
-ARMS = {
-    "none": "no constraint",
-    "l2reg": "L2-reg",
-    "sec": "SEC",
-    "sec-ema": "SEC-EMA",
-    "sec-relative": "relative SEC",
-    "sec-initial": "SEC, initial radius",
-    "sec-fixed": "SEC, fixed radius",
-    "balanced": "balanced directions",
 }
 METRICS = {"recall@1": "R@1", "map@r": "MAP@R", "nmi": "NMI", "f1": "F1", "r_precision": "R-precision",
            "knn": "k-NN", "probe_top1": "probe top-1"}  # fmt: skip
@@ -66,35 +57,27 @@ def loss(recipe: Recipe) -> str:
 
 def arm(recipe: Recipe) -> str:
     """The constraint, by the name that it has in the tables."""
-    constraint = recipe.get("constraint", {})
-    if constraint.get("balanced"):
-        return "balanced"
-    if not constraint.get("eta"):
-        return "none"
-    radius = constraint.get("radius", "batch")
-    if radius == 0:
-        return "l2reg"
-    name = {"batch": "sec", "ema": "sec-ema", "initial": "sec-initial"}.get(radius, "sec-fixed")
-    return name.replace("sec", "sec-relative", 1) if constraint.get("relative") else name
+    return _constraint(recipe).method
 
 
 def arm_words(name: str) -> str:
     """A constraint's name in words; one without words keeps its name."""
-    return ARMS.get(name, name)
+    return constraints.METHODS[name].label if name in constraints.METHODS else name
 
 
 def place(name: str) -> int:
     """Where a constraint stands in a legend."""
-    return list(ARMS).index(name) if name in ARMS else len(ARMS)
+    return constraints.place(name)
 
 
 def constraint(recipe: Recipe) -> str:
     """The constraint in words with its strength."""
-    values = recipe.get("constraint", {})
-    words = arm_words(arm(recipe))
-    if arm(recipe) == "sec-fixed":
-        words += f" {values['radius']:g}"
-    return f"{words} (η {values['eta']:g})" if values.get("eta") and not values.get("balanced") else words
+    return constraints.label(_constraint(recipe))
+
+
+def _constraint(recipe: Recipe) -> constraints.Constraint:
+    held = runs.translate_recipe(recipe).get("constraint") or {"kind": "Baseline"}
+    return options.from_dict(constraints.Constraint, held, "constraint")
 
 
 def rate(recipe: Recipe) -> float:
@@ -175,7 +158,7 @@ def named(name: str, recipe: schema.Recipe, recipes: Mapping[str, schema.Recipe]
     """
     known = recipes[name]
     other_loss = type(recipe.loss) is not type(known.loss)
-    plain = (key for key, its in recipes.items() if its.constraint == schema.Constraint())
+    plain = (key for key, its in recipes.items() if its.constraint == schema.Baseline())
     base = max((key for key in plain if f"{name}-".startswith(f"{key}-")), key=len)
     own = next((word for word in ("photos", "faces") if word in base.split("-")), "")
     root = Path(getattr(recipe.data, "root", "") or own).resolve()

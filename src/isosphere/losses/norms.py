@@ -78,7 +78,42 @@ def balanced_directions(embeddings: Tensor) -> Tensor:
     return _BalancedDirections.apply(embeddings)
 
 
-class SEC(nn.Module):
+class Constraint(nn.Module):
+    """What a training loop asks of a constraint. By itself it does nothing; a subclass overrides what it needs.
+
+    A constraint may act on the first weights (`start`), on the gradient of the embeddings (`inputs`), on the
+    embeddings (`forward`, a penalty), or on the model after a step (`after_step`).
+    """
+
+    sync = True
+
+    def start(self, model: nn.Module) -> None:
+        """Change the first weights; called once, before training."""
+
+    def inputs(self, embeddings: Tensor) -> Tensor:
+        """What the criterion gets in place of the embeddings (N, D)."""
+        return embeddings
+
+    def forward(self, embeddings: Tensor, *, progress: Tensor | float | None = None) -> Tensor:
+        """The penalty, already weighted, (N, D) -> scalar."""
+        return sphere.raised(embeddings.detach()).new_zeros(())
+
+    def after_step(self, model: nn.Module) -> None:
+        """Change the model after the optimizer's step."""
+
+    def eta_at(self, progress: float) -> float:
+        """The penalty's weight when this fraction of training lies behind."""
+        return 0.0
+
+
+class BalancedDirections(Constraint):
+    """`balanced_directions` as a constraint: the criterion's gradient is divided by the mean norm."""
+
+    def inputs(self, embeddings: Tensor) -> Tensor:
+        return balanced_directions(embeddings)
+
+
+class SEC(Constraint):
     """The spherical embedding constraint, already weighted: `loss = criterion(f, y) + sec(f)` (Eq. 17, 18).
 
     eta       weight of the penalty.
@@ -136,6 +171,9 @@ class SEC(nn.Module):
         learning = self.training and torch.is_grad_enabled()
         penalty = norm_penalty(embeddings, self._radius(embeddings, learning), self.relative)
         return self.eta * (1.0 if self.ramp is None else ramp(progress, *self.ramp)) * penalty
+
+    def eta_at(self, progress: float) -> float:
+        return self.eta * (1.0 if self.ramp is None else float(ramp(progress, *self.ramp)))
 
     @torch.no_grad()
     def set_radius(self, value: float | Tensor) -> None:
@@ -200,6 +238,11 @@ class SEC(nn.Module):
         if before is not None and self.running_radius.dtype in (torch.float16, torch.bfloat16):
             self.running_radius = before.to(self.running_radius.device)
         return self
+
+
+def l2_reg(eta: float = 1e-3, ramp: tuple[float, float] | None = None) -> SEC:
+    """L2-reg, already weighted: eta * mean(|f|^2) (Eq. 30)."""
+    return SEC(eta, 0.0, ramp=ramp)
 
 
 def _number(name: str, value: float | Tensor, zero: bool = True) -> float:

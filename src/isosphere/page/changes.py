@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from isosphere.figures import words
 from isosphere.figures.words import arm_words
 from isosphere.page.markup import number, percent
 from isosphere.page.metrics import main_metrics
@@ -50,7 +51,7 @@ def constraint_of(recipe: dict[str, Any]) -> dict[str, Any]:
 
 def unconstrained(recipe: dict[str, Any]) -> bool:
     """Whether norms are left alone, and the gradient too."""
-    return not constraint_of(recipe).get("eta") and not constraint_of(recipe).get("balanced")
+    return words.arm({"constraint": constraint_of(recipe)}) == "none"
 
 
 def _constraints(recipe: dict[str, Any], base: dict[str, Any]) -> str:

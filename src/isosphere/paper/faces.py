@@ -15,7 +15,7 @@ from isosphere.recipes.data import Faces
 from isosphere.recipes.faces import LATE
 from isosphere.recipes.losses import ArcFace, CosFace, Loss, NormFace, Softmax, SphereFace
 from isosphere.recipes.retrieval import variants
-from isosphere.recipes.schema import SGD, Constraint, Loop, Model, MultiStep, Recipe, Shuffled
+from isosphere.recipes.schema import SEC, SGD, Baseline, Constraint, L2Reg, Loop, Model, MultiStep, Recipe, Shuffled
 
 HEADS: dict[str, Loss] = {
     "softmax": Softmax(),
@@ -48,15 +48,15 @@ def constraints(head: str) -> dict[str, Constraint]:
     """The methods of a head by the suffix of their recipe's name, at the strengths of Table 11."""
     etas = published.FACE_ETAS.get(head)
     if etas is None:
-        return {"": Constraint()}
+        return {"": Baseline()}
     early = (0.0, etas["sec-ema"] / 500)  # min(eta, 500 t / T), Eq. 32
     return {
-        "": Constraint(),
-        "-l2reg": Constraint(eta=etas["l2reg"], radius=0.0, ramp=LATE),
-        "-sec": Constraint(eta=etas["sec"], ramp=LATE),
-        "-sec-ema": Constraint(eta=etas["sec-ema"], radius="ema", rho=published.RHOS["faces"], ramp=early),
+        "": Baseline(),
+        "-l2reg": L2Reg(eta=etas["l2reg"], ramp=LATE),
+        "-sec": SEC(eta=etas["sec"], ramp=LATE),
+        "-sec-ema": SEC(eta=etas["sec-ema"], radius="ema", rho=published.RHOS["faces"], ramp=early),
         # ArcFace's last batch norm makes the radius about the root of 512: this is an absolute eta of about 5.
-        "-sec-relative": Constraint(eta=2500.0, relative=True, ramp=LATE),
+        "-sec-relative": SEC(eta=2500.0, relative=True, ramp=LATE),
     }
 
 

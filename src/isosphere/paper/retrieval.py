@@ -13,7 +13,7 @@ from dataclasses import replace
 from isosphere.paper import published
 from isosphere.recipes.losses import Loss, MultiSimilarity, NPair, ProxyAnchor, SemiHard, Triplet
 from isosphere.recipes.retrieval import constraints, variants
-from isosphere.recipes.schema import Adam, Batches, Benchmark, Constraint, Loop, Model, MultiStep, Recipe
+from isosphere.recipes.schema import SEC, Adam, Batches, Benchmark, Constraint, L2Reg, Loop, Model, MultiStep, Recipe
 
 LOSSES: dict[str, tuple[Loss, int]] = {
     "triplet": (Triplet(), 3),
@@ -109,13 +109,13 @@ EXCEPTIONS = {
 """The authors compared multi-similarity with SEC against another head (App. B.1) and other learning rates."""
 
 ABLATIONS = {
-    **{f"-eta{eta}": (f"SEC, eta {eta} (Table 2)", Constraint(eta=eta)) for eta in published.SEC_ABLATION if eta},
+    **{f"-eta{eta}": (f"SEC, eta {eta} (Table 2)", SEC(eta=eta)) for eta in published.SEC_ABLATION if eta},
     **{
-        f"-sec-relative-eta{eta:g}": (f"relative SEC, eta {eta:g}", Constraint(eta=eta, relative=True))
+        f"-sec-relative-eta{eta:g}": (f"relative SEC, eta {eta:g}", SEC(eta=eta, relative=True))
         for eta in (1.0, 5.0, 20.0, 80.0)
     },
     **{
-        f"-l2reg-eta{eta:.0e}".replace("e-0", "e-"): (f"L2-reg, eta {eta:g} (Table 8)", Constraint(eta=eta, radius=0.0))
+        f"-l2reg-eta{eta:.0e}".replace("e-0", "e-"): (f"L2-reg, eta {eta:g} (Table 8)", L2Reg(eta=eta))
         for eta in published.L2REG_ABLATION
         if eta
     },

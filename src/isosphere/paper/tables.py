@@ -14,7 +14,7 @@ from isosphere.paper.contrastive import CONTRASTIVE, named
 from isosphere.paper.faces import FACES, HEADS
 from isosphere.paper.retrieval import LOSSES, RETRIEVAL
 from isosphere.recipes.options import RecipeError
-from isosphere.recipes.schema import Constraint, Loop, Recipe
+from isosphere.recipes.schema import SEC, BalancedDirections, Baseline, Loop, Recipe
 
 Cells = dict[str, dict[str, Recipe]]
 
@@ -90,10 +90,10 @@ TUNINGS = {
 
 SWEPT_LRS = (1.25e-5, 2.5e-5, 5e-5, 1e-4, 2e-4)
 SWEPT_ARMS = {
-    "none": Constraint(),
-    "sec": Constraint(eta=0.25),
-    "sec-relative": Constraint(eta=10.0, relative=True),
-    "balanced": Constraint(balanced=True),
+    "none": Baseline(),
+    "sec": SEC(eta=0.25),
+    "sec-relative": SEC(eta=10.0, relative=True),
+    "balanced": BalancedDirections(),
 }
 """Strengths chosen once at 5e-5 on held-out training classes (`results/cub200_ms_eta_tuning.json`)."""
 
@@ -125,13 +125,15 @@ def trials(arm: str, recipe: Recipe) -> list[Recipe]:
         raise RecipeError(f"trials last {tuning.steps} {tuning.unit}: leave loop.unit at {tuning.unit}, or --no-tune")
     loop = _lasting(tuning.steps, recipe)
     data = replace(recipe.data, held_out=tuning.held_out)
-    unit_lr, unit_eta = (old.lr, recipe.constraint.eta) if tuning.in_parts else (1.0, 1.0)
+    unit_lr = old.lr if tuning.in_parts else 1.0
     made = []
     for rate, force in tuning.tried:
         lr, (decay, eta) = tuning.lrs[rate] * unit_lr, tuning.strengths[arm][force]
         backbone_lr = None if old.backbone_lr is None else lr * (old.backbone_lr / old.lr)
         optimizer = replace(old, lr=lr, backbone_lr=backbone_lr, weight_decay=decay * old.weight_decay)
-        constraint = replace(recipe.constraint, eta=eta * unit_eta)
+        constraint = recipe.constraint
+        if eta:
+            constraint = replace(constraint, eta=eta * constraint.eta if tuning.in_parts else eta)
         made.append(replace(recipe, data=data, optimizer=optimizer, constraint=constraint, loop=loop, seed=TRIAL_SEED))
     return made
 

@@ -7,7 +7,7 @@ Command: `isosphere train simclr-photos-sec ./my_images`.
 from isosphere.recipes.data import Unlabeled
 from isosphere.recipes.losses import NTXent
 from isosphere.recipes.retrieval import variants
-from isosphere.recipes.schema import Adam, Constraint, Cosine, Loop, Model, Recipe, Shuffled
+from isosphere.recipes.schema import SEC, Adam, Baseline, Constraint, Cosine, L2Reg, Loop, Model, Recipe, Shuffled
 
 WEIGHT = 0.5 / 0.07 / 2
 """What the authors' loss weighs, after the halving by their gather; a plain loss has eta divided by twice this."""
@@ -31,11 +31,11 @@ PHOTOS = Recipe(
 def constraints(etas: dict[str, float], divisor: float, relative: float) -> dict[str, Constraint]:
     """The methods by suffix: printed strengths over a divisor; the relative form's is ours."""
     return {
-        "": Constraint(),
-        "-l2reg": Constraint(eta=etas["l2reg"] / divisor, radius=0.0, ramp=RISING),
-        "-sec": Constraint(eta=etas["sec"] / divisor, ramp=RISING),
-        "-sec-ema": Constraint(eta=etas["sec-ema"] / divisor, radius="ema", rho=RHO, ramp=RISING),
-        "-sec-relative": Constraint(eta=relative, relative=True, ramp=RISING),
+        "": Baseline(),
+        "-l2reg": L2Reg(eta=etas["l2reg"] / divisor, ramp=RISING),
+        "-sec": SEC(eta=etas["sec"] / divisor, ramp=RISING),
+        "-sec-ema": SEC(eta=etas["sec-ema"] / divisor, radius="ema", rho=RHO, ramp=RISING),
+        "-sec-relative": SEC(eta=relative, relative=True, ramp=RISING),
     }
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from isosphere.recipes.data import Faces
 from isosphere.recipes.losses import ArcFace, CosFace
 from isosphere.recipes.retrieval import variants
-from isosphere.recipes.schema import SGD, Constraint, Loop, Model, MultiStep, Recipe, Shuffled
+from isosphere.recipes.schema import SEC, SGD, Baseline, Loop, Model, MultiStep, Recipe, Shuffled
 
 OWN = Recipe(
     data=Faces(min_images=2, align=False, pairs=("mine",)),
@@ -36,6 +36,6 @@ FACES = {
         f"faces-{head}",
         f"faces of your own people, {head}",
         replace(OWN, loss=loss),
-        {"": Constraint(), "-sec": Constraint(eta=GENTLE, ramp=LATE)},
+        {"": Baseline(), "-sec": SEC(eta=GENTLE, ramp=LATE)},
     ).items()
 }

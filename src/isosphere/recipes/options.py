@@ -48,11 +48,16 @@ def override(recipe: Any, changes: dict[str, Any]) -> Any:
     """
     values = to_dict(recipe)
     fields = [field for field in _flat(values) if not field.endswith(".kind")]
+    fields += [f"{group}.{name}" for group in values for name in _fields_to_be(type(recipe), group, values[group])]
     for path, text in sorted(changes.items(), key=lambda change: change[0].count(".")):
         *groups, name = path.split(".")
         owner, node = type(recipe), values
         for group in groups:
-            owner = _owner(_hints(owner).get(_known(owner, group, path)), node[group])
+            hint = _hints(owner).get(_known(owner, group, path))
+            owner = _owner(hint, node[group])
+            if becomes := getattr(owner, "becomes", ""):  # it has no fields: one that is given is another kind's
+                node[group] = {"kind": becomes}
+                owner = _owner(hint, node[group])
             node = node[group]
             if owner is None:
                 raise RecipeError(f"{path}: {group} has no fields")
@@ -116,6 +121,13 @@ def _owner(hint: Any, node: Any) -> type | None:
     """The dataclass that the JSON `node` will be read as."""
     groups = [choice for choice in _choices(hint) if dataclasses.is_dataclass(choice)]
     return _kind(groups, node["kind"], "kind") if groups else None
+
+
+def _fields_to_be(owner: type, group: str, node: Any) -> list[str]:
+    """The fields that a group without any has as the kind which it becomes when one is given."""
+    hint = _hints(owner).get(group)
+    becomes = getattr(_owner(hint, node), "becomes", "") if isinstance(node, dict) else ""
+    return list(_hints(_owner(hint, {"kind": becomes}))) if becomes else []
 
 
 def _kind(groups: list[type], name: str, where: str) -> type:

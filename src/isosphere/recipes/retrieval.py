@@ -7,30 +7,40 @@ Command: `isosphere train photos-sec ./my_photos`, `isosphere train rendered-sec
 
 from dataclasses import replace
 
+from isosphere.recipes.constraints import METHODS
 from isosphere.recipes.losses import Triplet
-from isosphere.recipes.schema import Adam, Batches, Constraint, Folder, Loop, Model, MultiStep, Recipe, Rendered
+from isosphere.recipes.schema import (
+    SEC,
+    Adam,
+    BalancedDirections,
+    Baseline,
+    Batches,
+    Constraint,
+    Folder,
+    L2Reg,
+    Loop,
+    Model,
+    MultiStep,
+    Recipe,
+    Rendered,
+)
 
 SUFFIXES = {
-    "": "no constraint on the norms",
-    "-l2reg": "norms pulled to zero",
-    "-sec": "norms pulled to the batch's mean",
-    "-sec-ema": "norms pulled to their running mean",
-    "-sec-relative": "norms pulled to the batch's mean, in proportion to it",
-    "-sec-initial": "norms pulled to the first batch's mean",
-    "-balanced": "norms left alone, their mean in place of each in the gradient",
+    "" if method == "none" else f"-{method}": METHODS[method].about
+    for method in ("none", "l2reg", "sec", "sec-ema", "sec-relative", "sec-initial", "balanced")
 }
 
 
 def constraints(eta: float, l2reg: float, relative: float) -> dict[str, Constraint]:
     """The methods of a comparison at these strengths, by the suffix of their recipe's name."""
     return {
-        "": Constraint(),
-        "-l2reg": Constraint(eta=l2reg, radius=0.0),
-        "-sec": Constraint(eta=eta),
-        "-sec-ema": Constraint(eta=eta, radius="ema"),
-        "-sec-relative": Constraint(eta=relative, relative=True),
-        "-sec-initial": Constraint(eta=eta, radius="initial"),
-        "-balanced": Constraint(balanced=True),
+        "": Baseline(),
+        "-l2reg": L2Reg(eta=l2reg),
+        "-sec": SEC(eta=eta),
+        "-sec-ema": SEC(eta=eta, radius="ema"),
+        "-sec-relative": SEC(eta=relative, relative=True),
+        "-sec-initial": SEC(eta=eta, radius="initial"),
+        "-balanced": BalancedDirections(),
     }
 
 

@@ -10,38 +10,9 @@ from itertools import pairwise
 from typing import Literal
 
 from isosphere.recipes.checks import at_least, positive
+from isosphere.recipes.constraints import SEC, BalancedDirections, Baseline, Constraint, L2Reg
 from isosphere.recipes.data import Benchmark, Cifar, Data, Faces, Folder, Rendered, Unlabeled
 from isosphere.recipes.losses import Loss, MultiSimilarity
-
-# ---------------------------------------------------------------- the norm constraint
-
-
-@dataclass(frozen=True)
-class Constraint:
-    """What is done about the norms; the default does nothing."""
-
-    eta: float = 0.0
-    """Weight of the penalty; 0 is no constraint."""
-    radius: Literal["batch", "ema", "initial"] | float = "batch"
-    """SEC, SEC-EMA, the first batch's mean, or a constant of which 0 is L2-reg."""
-    rho: float = 0.01
-    """Weight of the newest batch in SEC-EMA's radius (Table 9)."""
-    relative: bool = False
-    """Penalize |f| / radius - 1, so that eta does not depend on the embeddings' scale."""
-    ramp: tuple[float, float] = (0.0, 0.0)
-    """Fractions of training between which eta rises: SimCLR (0, 1), faces (3/16, 4/16), else constant."""
-    balanced: bool = False
-    """Leave the norms alone and divide the gradient by their mean instead (`balanced_directions`)."""
-
-    def __post_init__(self) -> None:
-        at_least(self, 0, "eta")
-        if not 0 <= self.rho <= 1:
-            raise ValueError(f"rho must lie in [0, 1], not {self.rho}")
-        if self.relative and self.radius == 0:
-            raise ValueError("relative divides by the radius, so it cannot go with radius 0 (L2-reg)")
-        if not 0 <= self.ramp[0] <= self.ramp[1] <= 1:
-            raise ValueError(f"ramp must be two fractions of training in order, not {self.ramp}")
-
 
 # ---------------------------------------------------------------- model, batches, optimizer
 
@@ -255,7 +226,7 @@ class Recipe:
     data: Data = field(default_factory=Rendered)
     model: Model = field(default_factory=Model)
     loss: Loss = field(default_factory=MultiSimilarity)
-    constraint: Constraint = field(default_factory=Constraint)
+    constraint: Constraint = field(default_factory=Baseline)
     classes: Classes = field(default_factory=Classes)
     batches: Batching = field(default_factory=Batches)
     optimizer: Optimizer = field(default_factory=Adam)
@@ -269,7 +240,7 @@ class Recipe:
 
 
 __all__ = [
-    "Adam", "Batches", "Batching", "Benchmark", "Cifar", "Classes", "Constant", "Constraint", "Cosine", "Data", "Faces",
-    "Folder", "Loop", "Loss", "Model", "MultiStep", "Optimizer", "Recipe", "Rendered", "SGD", "Schedule", "Shuffled",
-    "Unlabeled",
+    "Adam", "BalancedDirections", "Baseline", "Batches", "Batching", "Benchmark", "Cifar", "Classes", "Constant",
+    "Constraint", "Cosine", "Data", "Faces", "Folder", "L2Reg", "Loop", "Loss", "Model", "MultiStep", "Optimizer",
+    "Recipe", "Rendered", "SEC", "SGD", "Schedule", "Shuffled", "Unlabeled",
 ]  # fmt: skip

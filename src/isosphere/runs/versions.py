@@ -17,10 +17,23 @@ def recipe_of(values: dict[str, Any]) -> schema.Recipe:
 
 def translate_recipe(values: dict[str, Any]) -> dict[str, Any]:
     """A recipe's JSON of any version as today's."""
-    if not isinstance(values, dict):
+    found = _renamed(values)
+    held = found.get("constraint") if isinstance(found, dict) else None
+    return found | {"constraint": _constraint(held)} if isinstance(held, dict) else found
+
+
+def _constraint(values: dict[str, Any]) -> dict[str, Any]:
+    """The one kind of before, whose fields said which constraint it is, as one of today's kinds."""
+    if values.get("kind", "Constraint") != "Constraint":
         return values
-    kept = {RENAMED.get(key, key): translate_recipe(value) for key, value in values.items()}
-    return kept | {"kind": KINDS.get(kept["kind"], kept["kind"])} if "kind" in kept else kept
+    fields = {key: value for key, value in values.items() if key not in ("kind", "balanced")}
+    if values.get("balanced"):
+        return {"kind": "BalancedDirections"}
+    if not values.get("eta"):
+        return {"kind": "Baseline"}
+    if values.get("radius", "batch") == 0:
+        return {"kind": "L2Reg"} | {key: fields[key] for key in ("eta", "ramp") if key in fields}
+    return {"kind": "SEC"} | fields
 
 
 def translate_changes(changes: dict[str, Any]) -> dict[str, Any]:
@@ -31,10 +44,31 @@ def translate_changes(changes: dict[str, Any]) -> dict[str, Any]:
         if group in RENAMED:
             old.append(path)
             path = f"{RENAMED[group]}.{rest}" if rest else RENAMED[group]
+        if path == "constraint.balanced" and str(value).lower() in ("false", "no"):
+            old.append(path)
+            continue
+        if path == "constraint.balanced" or (path == "constraint.radius" and _is_zero(value)):
+            old.append(path)
+            path, value = "constraint", "L2Reg" if path == "constraint.radius" else "BalancedDirections"
         found[path] = KINDS.get(value, value) if isinstance(value, str) else value
     if old:
-        warnings.warn(f"{', '.join(old)}: an old spelling; write {RENAMED[old[0].split('.')[0]]}", stacklevel=2)
+        now = [path for path in found if path not in changes]
+        warnings.warn(f"old spelling: {', '.join(old)}; write {', '.join(now)}", stacklevel=2)
     return found
+
+
+def _is_zero(value: Any) -> bool:
+    try:
+        return float(value) == 0
+    except (TypeError, ValueError):
+        return False
+
+
+def _renamed(values: Any) -> Any:
+    if not isinstance(values, dict):
+        return values
+    kept = {RENAMED.get(key, key): _renamed(value) for key, value in values.items()}
+    return kept | {"kind": KINDS.get(kept["kind"], kept["kind"])} if "kind" in kept else kept
 
 
 def translate_record(record: dict[str, Any]) -> dict[str, Any]:

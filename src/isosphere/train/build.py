@@ -58,13 +58,11 @@ def build_criterion(recipe: schema.Recipe, classes: int, products: torch.dtype |
     return CosineClassifier(dim, classes, margin, scale, products)
 
 
-def build_constraint(constraint: schema.Constraint) -> norms.SEC | None:
-    """SEC in one of its forms, or nothing; the loop gathers embeddings first, so it does not synchronize by itself."""
-    if constraint.eta == 0:
-        return None
-    return norms.SEC(
-        constraint.eta, constraint.radius, constraint.rho, constraint.relative, constraint.ramp, sync=False
-    )
+def build_constraint(constraint: schema.Constraint) -> norms.Constraint:
+    """What the option names; the loop gathers embeddings first, so that it does not synchronize by itself."""
+    built = resolve_name(constraint.built_by)(**vars(constraint))
+    built.sync = False
+    return built
 
 
 def build_optimizer(

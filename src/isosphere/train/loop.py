@@ -141,9 +141,9 @@ def prepare(recipe: schema.Recipe, device: torch.device, before: Run | None = No
     products = evaluate.half_precision(recipe.loop, device)
     criterion = build.build_criterion(recipe, len(views.train.classes), products)
     constraint = build.build_constraint(recipe.constraint)
+    constraint.start(model)
     for part in (model, criterion, constraint):
-        if part is not None:
-            part.to(device, torch.float64 if recipe.loop.precision == "float64" else None)
+        part.to(device, torch.float64 if recipe.loop.precision == "float64" else None)
     if device.type == "cuda":
         model.to(memory_format=torch.channels_last)
     network: nn.Module = distributed.synchronize_batch_norm(model)
@@ -166,8 +166,7 @@ def prepare(recipe: schema.Recipe, device: torch.device, before: Run | None = No
         if isinstance(views.train, PackedSet) and views.train.device.type == "cuda":
             views.train.fuse_crops()
         run.views = compiled_views(views)
-        changed = [model, criterion] if constraint is None else [model, criterion, constraint]
-        run.update = CapturedStep(update, changed, optimizer)
+        run.update = CapturedStep(update, [model, criterion, constraint], optimizer)
     return run
 
 

@@ -90,7 +90,7 @@ def capture(run: "Run") -> dict[str, Any]:
         "names": _names(run.views.train),
         "model": run.model.state_dict(),
         "criterion": sharded.whole_state(run.criterion),
-        "constraint": {} if run.constraint is None else run.constraint.state_dict(),
+        "constraint": run.constraint.state_dict(),
         "optimizer": sharded.whole_optimizer_state(run.optimizer),
         "random": torch.get_rng_state(),
         "random_cuda": torch.cuda.get_rng_state(run.device) if run.device.type == "cuda" else None,
@@ -116,8 +116,7 @@ def restore(run: "Run", saved: dict[str, Any]) -> None:
         raise ValueError("the training images have other names than the checkpoint's: put them back, or begin anew")
     put(run.model, saved["model"])
     put(run.criterion, sharded.own_state(run.criterion, saved["criterion"]))
-    if run.constraint is not None:
-        put(run.constraint, saved["constraint"])
+    put(run.constraint, saved["constraint"])
     # How this device runs the optimizer is not the checkpoint's business: it may come from another one. Set before it
     # is loaded, for torch goes by it when it puts Adam's count of steps on the CPU or beside the weights.
     own = [{key: group.get(key) for key in ("lr", "fused", "capturable")} for group in run.optimizer.param_groups]

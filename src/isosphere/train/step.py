@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from isosphere import distributed
-from isosphere.losses.norms import SEC, balanced_directions
+from isosphere.losses.norms import Constraint
 from isosphere.losses.slopes import NotFinite
 from isosphere.models.embedder import Embedder
 from isosphere.monitor import FIGURES, norm_figures, norm_record, proxy_power
@@ -34,7 +34,7 @@ class Run:
     model: Embedder
     network: nn.Module  # the model, wrapped by DDP where there are several processes
     criterion: nn.Module
-    constraint: SEC | None
+    constraint: Constraint
     optimizer: torch.optim.Optimizer
     bad_step: Tensor  # the first step with a non-finite loss, else -1; on the device
     step: int = 0
@@ -68,11 +68,10 @@ def update(run: Run, images: Tensor, labels: Tensor, progress: Tensor | float) -
     embeddings, labels = distributed.gather(local, labels)
 
     # ---- criterion and constraint, in float32
-    inputs = balanced_directions(embeddings) if run.recipe.constraint.balanced else embeddings
     try:
-        metric = run.criterion(inputs, labels)
+        metric = run.criterion(run.constraint.inputs(embeddings), labels)
         held = embeddings.view_as(embeddings)  # the constraint's own way in, to tell its gradient from the criterion's
-        penalty = metric.new_zeros(()) if run.constraint is None else run.constraint(held, progress=progress)
+        penalty = run.constraint(held, progress=progress)
     except NotFinite as error:  # on CPU; elsewhere the loss is NaN, and is looked at when something is written
         stop_diverged(run, run.step + 1, str(error), evaluate.norm_statistics(norms(embeddings.detach())))
     embeddings.retain_grad()
@@ -87,6 +86,7 @@ def update(run: Run, images: Tensor, labels: Tensor, progress: Tensor | float) -
         everything = [p for group in run.optimizer.param_groups for p in group["params"]]
         distributed.clip_gradients(everything, run.recipe.loop.clip)
     run.optimizer.step()
+    run.constraint.after_step(run.model)
 
     # ---- what is logged: the losses, and the figures of norms and of the criterion's gradient (Proposition 1)
     values = {"loss": loss.detach(), "metric": metric.detach(), "penalty": penalty.detach()}

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, NoReturn
 
 from torch import Tensor
 
-from isosphere.losses.norms import ramp
 from isosphere.train import evaluate
 
 if TYPE_CHECKING:
@@ -29,8 +28,8 @@ class Interrupted(RuntimeError):
 
 def stop_diverged(run: "Run", step: int, reason: str, found: dict[str, Tensor]) -> NoReturn:
     """Raise NonFiniteLoss with the step, the reason, the telling values and what the run could try and does not."""
-    constraint, loop = run.recipe.constraint, run.recipe.loop
-    eta = constraint.eta * ramp((step - 1) / run.loop.steps, *constraint.ramp)
+    loop = run.recipe.loop
+    eta = run.constraint.eta_at((step - 1) / run.loop.steps)
     values = {name: found[name] for name in ("loss", "norm_mean") if name in found} | ({"eta": eta} if eta else {})
     told = "".join(f", {name} {float(value):.4g}" for name, value in values.items())
     remedies = ["a smaller eta (--constraint.eta)"] if eta else []
@@ -41,26 +40,18 @@ def stop_diverged(run: "Run", step: int, reason: str, found: dict[str, Tensor]) 
 
 
 def advice(run: "Run", step: int) -> dict[str, str]:
-    """What this run can try against each of the norms' alarms, in its fields; nothing against a spread while eta rises.
+    """What this run can try against each warning about norms, in its fields; nothing while eta still rises.
 
-    A run whose eta rises to its end, as SimCLR's does, has no such alarm.
-
-    The alarms of a monitor in any other loop speak of classes (`monitor.alarms.ADVICE`).
+    Norms alone do not say whether SEC helps, so no warning advises it.
     """
-    constraint, decay = run.recipe.constraint, run.recipe.optimizer.weight_decay
-    lacking = [] if constraint.eta else ["--constraint.eta above 0"]  # to be SEC
-    fields = [*lacking, "--constraint.radius initial"] if constraint.radius in ("batch", "ema", 0) else lacking
-    hold = f"SEC ({' and '.join(fields)})" if fields else "a larger --constraint.eta"
-    lacking += ["--constraint.radius batch"] if constraint.radius == 0 else []
-    weaken = ["weaken weight decay (--optimizer.weight_decay)"] if decay else []
-    weaken += ["weaken L2-reg (--constraint.eta)"] if constraint.eta and constraint.radius == 0 else []
-    remedies = ["lower the learning rate (--optimizer.lr)", f"hold the mean with {hold}"]
+    eta, last = run.constraint.eta_at((step - 1) / run.loop.steps), run.constraint.eta_at(1.0)
+    weaken = ["weaken weight decay (--optimizer.weight_decay)"] if run.recipe.optimizer.weight_decay else []
+    weaken += ["weaken the constraint (--constraint.eta)"] if eta else []
+    lower = "lower the learning rate (--optimizer.lr)"
     warm = [] if run.recipe.schedule.warmup else ["warm up (--schedule.warmup 0.1)"]
-    found = {"exploding": _either([*warm, *remedies]), "collapsing": _either([*weaken, *remedies])}
-    if lacking:
-        found["spreading"] = f"try SEC ({' and '.join(lacking)})"
-    elif (step - 1) / run.loop.steps >= constraint.ramp[1]:
-        found["spreading"] = "try a larger --constraint.eta"
+    found = {"exploding": _either([*warm, lower]), "collapsing": _either([*weaken, lower])}
+    if eta == last:
+        found["spreading"] = "whether a constraint helps, a comparison on held-out classes says"
     return found
 
 

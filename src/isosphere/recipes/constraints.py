@@ -1,0 +1,136 @@
+"""What is done about the norms: every constraint with its name, label and color, and nowhere else.
+
+An option names the class or function that builds it (`built_by`), so the loop knows no constraint by name. A new one
+is its formula in `losses/norms.py`, an option here with a row in `METHODS`, and a test.
+"""
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from isosphere.errors import BadArgument, Option
+from isosphere.recipes.checks import at_least
+
+
+class Method(NamedTuple):
+    """How a constraint is shown: in tables and legends, in figures, and in the list of recipes."""
+
+    label: str
+    color: str
+    about: str
+
+
+METHODS = {
+    "none": Method("baseline", "#D55E00", "no constraint on the norms"),
+    "l2reg": Method("L2-reg", "#E69F00", "norms pulled to zero"),
+    "sec": Method("SEC", "#0072B2", "norms pulled to the batch's mean"),
+    "sec-ema": Method("SEC-EMA", "#56B4E9", "norms pulled to their running mean"),
+    "sec-relative": Method("relative SEC", "#009E73", "norms pulled to the batch's mean, in proportion to it"),
+    "sec-initial": Method("SEC, initial radius", "#CC79A7", "norms pulled to the first batch's mean"),
+    "sec-fixed": Method("SEC, fixed radius", "#CC79A7", "norms pulled to a constant"),
+    "sec-relative-ema": Method("relative SEC-EMA", "#009E73", "norms pulled to their running mean, in proportion"),
+    "sec-relative-initial": Method("relative SEC, initial radius", "#009E73", "norms pulled to the first mean, scaled"),
+    "sec-relative-fixed": Method("relative SEC, fixed radius", "#009E73", "norms pulled to a constant, in proportion"),
+    "balanced": Method("balanced directions", "#000000", "norms left alone, the gradient divided by their mean"),
+}
+"""By name, in the order of legends. Colors are Okabe and Ito's, which color-blind readers can tell apart."""
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """No constraint on the norms."""
+
+    built_by = "isosphere.losses.norms:Constraint"
+    becomes = "SEC"  # where a field is given: `--constraint.eta 0.1` on a recipe without a constraint
+
+    @property
+    def method(self) -> str:
+        """Its name in `METHODS`."""
+        return "none"
+
+
+@dataclass(frozen=True)
+class L2Reg:
+    """Norms pulled to zero (Eq. 30)."""
+
+    built_by = "isosphere.losses.norms:l2_reg"
+    eta: float = 1e-3
+    """Weight of the mean squared norm (Table 8 has 1e-5 to 1e-2)."""
+    ramp: tuple[float, float] = (0.0, 0.0)
+    """Fractions of training between which eta rises; (0, 0) is constant."""
+
+    def __post_init__(self) -> None:
+        at_least(self, 0, "eta")
+        _check_ramp(self.ramp)
+
+    @property
+    def method(self) -> str:
+        """Its name in `METHODS`."""
+        return "l2reg" if self.eta else "none"
+
+
+@dataclass(frozen=True)
+class SEC:
+    """The spherical embedding constraint: norms pulled to one radius (Eq. 17)."""
+
+    built_by = "isosphere.losses.norms:SEC"
+    eta: float = 0.1
+    """Weight of the penalty; 0 is the baseline."""
+    radius: Literal["batch", "ema", "initial"] | float = "batch"
+    """The batch's mean norm, its running mean, the first batch's mean, or a constant above 0."""
+    rho: float = 0.01
+    """Weight of the newest batch in the running mean (Table 9)."""
+    relative: bool = False
+    """Penalize |f| / radius - 1, so that eta does not depend on the embeddings' scale."""
+    ramp: tuple[float, float] = (0.0, 0.0)
+    """Fractions of training between which eta rises: SimCLR (0, 1), faces (3/16, 4/16), else constant."""
+
+    def __post_init__(self) -> None:
+        at_least(self, 0, "eta")
+        if not 0 <= self.rho <= 1:
+            raise BadArgument("rho", self.rho, "a share from 0 to 1")
+        if not isinstance(self.radius, str) and not 0 < self.radius < float("inf"):
+            remedy = Option("constraint", "L2Reg")
+            raise BadArgument("radius", self.radius, f"a number above 0 (0 is L2-reg: {remedy.field} {remedy.value})")
+        _check_ramp(self.ramp)
+
+    @property
+    def method(self) -> str:
+        """Its name in `METHODS`."""
+        if not self.eta:
+            return "none"
+        form = {"batch": "", "ema": "-ema", "initial": "-initial"}.get(self.radius, "-fixed")
+        return ("sec-relative" if self.relative else "sec") + form
+
+
+@dataclass(frozen=True)
+class BalancedDirections:
+    """Norms left alone: the gradient is divided by their mean, not by each own norm."""
+
+    built_by = "isosphere.losses.norms:BalancedDirections"
+
+    @property
+    def method(self) -> str:
+        """Its name in `METHODS`."""
+        return "balanced"
+
+
+Constraint = Baseline | L2Reg | SEC | BalancedDirections
+
+
+def label(constraint: Constraint) -> str:
+    """A constraint in words with its strength: "SEC (η 0.1)"."""
+    words = METHODS[constraint.method].label
+    if isinstance(constraint, SEC) and not isinstance(constraint.radius, str) and constraint.eta:
+        words += f" {constraint.radius:g}"
+    eta = getattr(constraint, "eta", 0)
+    return f"{words} (η {eta:g})" if eta else words
+
+
+def place(method: str) -> int:
+    """Where a method stands in a legend; one without a row comes last."""
+    return list(METHODS).index(method) if method in METHODS else len(METHODS)
+
+
+def _check_ramp(ramp: tuple[float, float]) -> None:
+    if not 0 <= ramp[0] <= ramp[1] <= 1:
+        raise BadArgument("ramp", ramp, "two fractions of training in order")
