@@ -13,8 +13,8 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import isosphere
+from isosphere.inference import embed
 from isosphere.recipes import schema
-from isosphere.train.evaluate import embed
 from isosphere.train.loop import prepare, train_step, training_feed
 from tiny import tiny_recipe
 
@@ -128,7 +128,7 @@ def whole_sec_gradient() -> torch.Tensor:
 def embeddings_of_all(count: int) -> torch.Tensor:
     """What evaluation sees of so many test images, gathered from all ranks."""
     run = prepare(tiny_recipe(), torch.device("cpu"))
-    return embed(run.model, run.views.exam.images.subset(range(count)), None, run.device, batch=4)
+    return embed(run.model, run.task.evaluation.images.subset(range(count)), None, run.device, batch=4)
 
 
 def own_embeddings(folder: Path, files: list[Path]) -> list[torch.Tensor]:

@@ -19,7 +19,7 @@ from PIL import Image
 from commands import isosphere
 from isosphere import cli, load_run
 from isosphere.data import images
-from isosphere.train.trained import measure_run
+from isosphere.train.measure import measure_run
 from tiny import TINY
 
 FIELDS = [word for key, value in TINY.items() for word in (f"--{key}", value)]

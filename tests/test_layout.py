@@ -23,13 +23,16 @@ ALLOWED = {
     "runs": {"runs", "recipes", "errors"},
     "losses": {"losses", "sphere"},
     "metrics": {"metrics", "sphere"},
-    "data": {"data", "errors", "locks", "samplers"},
+    "data": {"data", "distributed", "errors", "locks", "samplers"},
     "models": {"errors", "models"},
     "recipes": {"recipes"},
     "functional": {"losses", "sphere"},
+    "inference": {
+        "data", "distributed", "errors", "files", "metrics", "models", "recipes", "runs", "samplers",
+    },  # fmt: skip
     "train": {
-        "train", "sphere", "losses", "metrics", "data", "models", "recipes", "monitor", "runs", "distributed",
-        "samplers", "errors", "locks",
+        "train", "inference", "sphere", "losses", "metrics", "data", "models", "recipes", "monitor", "runs",
+        "distributed", "samplers", "errors", "locks",
     },  # fmt: skip
     "figures": {"figures", "paper", "runs", "tables", "sphere", "metrics", "recipes"},
     "page": {"page", "paper", "runs", "tables", "figures", "sphere", "metrics", "recipes"},

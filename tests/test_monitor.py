@@ -27,7 +27,7 @@ from isosphere.monitor import (
     turned,
 )  # fmt: skip
 from isosphere.monitor.alarms import ADVICE, CALM, Episodes, alarms
-from isosphere.train.evaluate import norm_statistics
+from isosphere.train.evaluation import norm_statistics
 
 pytestmark = pytest.mark.filterwarnings("ignore:step")  # alarms, where a test is not about them
 LABELS = torch.arange(8).repeat_interleave(3)

@@ -12,11 +12,11 @@ from PIL import Image
 from torch import Tensor
 
 from isosphere import SEC, functional, sphere
+from isosphere.inference import feature_maps, load_run
 from isosphere.losses.margins import CosFace
 from isosphere.losses.slopes import through_directions
 from isosphere.paper import published
 from isosphere.train import loop
-from isosphere.train.trained import feature_maps, load_run
 from tiny import tiny_recipe
 
 ROOT = Path(__file__).parents[1]

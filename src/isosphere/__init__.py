@@ -23,7 +23,7 @@ _PLACES = {
     "isosphere.models.embedder": ("Embedder", "build_embedder"),
     "isosphere.monitor": ("NormMonitor",),
     "isosphere.distributed": ("gather",),
-    "isosphere.train.trained": ("load_run",),
+    "isosphere.inference": ("load_run",),
 }  # fmt: skip
 _HOME = {name: place for place, names in _PLACES.items() for name in names}
 
@@ -38,6 +38,7 @@ __all__ = [
 if TYPE_CHECKING:  # what _PLACES says, for those who read and do not run; they want __all__ as a plain list, too
     from isosphere import data, functional, losses, metrics, models, monitor, sphere
     from isosphere.distributed import gather
+    from isosphere.inference import load_run
     from isosphere.losses.contrastive import NTXentLoss, SupConLoss
     from isosphere.losses.margins import (
         ArcFace,
@@ -70,7 +71,6 @@ if TYPE_CHECKING:  # what _PLACES says, for those who read and do not run; they 
     )
     from isosphere.models.embedder import Embedder, build_embedder
     from isosphere.monitor import NormMonitor
-    from isosphere.train.trained import load_run
 
     __version__: str
 else:  # hidden from type checkers, to whom a name that it might give is never misspelt

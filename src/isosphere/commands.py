@@ -8,7 +8,7 @@ import typer
 from isosphere.arguments import asked_for, free_folder, note, parse_changes, results_suffix, split_changes
 
 if TYPE_CHECKING:
-    from isosphere.train.trained import Trained
+    from isosphere.inference import Trained
 
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1")]
 
@@ -53,7 +53,7 @@ def train(
     from isosphere.recipes import schema
     from isosphere.runs import read_recipe
     from isosphere.train.loop import fit
-    from isosphere.train.trained import changed_here, moved
+    from isosphere.train.state import missing_place, resumed_recipe
 
     # The command-line library takes fields to change, which it does not know, for arguments.
     words, changed = split_changes([*filter(None, (what, images)), *context.args])
@@ -62,7 +62,7 @@ def train(
         if words or out is not None:
             told = " ".join(words) or "--out"
             raise ValueError(f"--resume {resume} goes on with that folder's own recipe: leave out {told}")
-        recipe, folder = changed_here(read_recipe(resume), changes, resume), resume
+        recipe, folder = resumed_recipe(read_recipe(resume), changes, resume), resume
     else:
         name, recipe = named(*asked_for(words, changes), paper.ALL)
         if out is not None and out.exists():
@@ -74,10 +74,10 @@ def train(
     try:
         result = fit(recipe, folder, device, resume=resume is not None)
     except FileNotFoundError as error:
-        field = "" if resume is None else moved(recipe.data)
+        field = "" if resume is None else missing_place(recipe.data)
         if not field:
             raise
-        raise FileNotFoundError(f"{error}; say where it is now with --data.{field}") from error
+        raise FileNotFoundError(f"{error}; say where it is now with --{field}") from error
     if result:
         from isosphere.tables import comparison, show
 
@@ -167,8 +167,8 @@ def evaluate(
     `isosphere evaluate RUN --data.pairs lfw --data.pairs_root DIR`.
     """
     from isosphere.tables import comparison, probe_table, show
-    from isosphere.train.exams import RATES
-    from isosphere.train.trained import measure_run, probe_run
+    from isosphere.train.contrastive import RATES
+    from isosphere.train.measure import measure_run, probe_run
 
     if context.args and not context.args[0].startswith("--"):
         raise ValueError(f"other images are named with --data {context.args[0]}")
@@ -188,15 +188,15 @@ def _trained(
     """A trained run, for its own images or for others, of which only fields that begin so can be changed."""
     from dataclasses import replace
 
+    from isosphere.inference import for_other_images, load_run
     from isosphere.recipes import override
-    from isosphere.train.trained import for_others, load_run
 
     fixed = [word for word in words if word.startswith("--") and not word[2:].startswith(fields)]
     if fixed:
         told = ", ".join(f"--{field}" for field in fields) if len(fields) > 1 else "fields of --data"
         raise ValueError(f"{fixed[0]} is not for a trained run, of which this command changes {told} alone")
     trained = load_run(run, device)
-    recipe = for_others(trained.recipe) if others else trained.recipe
+    recipe = for_other_images(trained.recipe) if others else trained.recipe
     return replace(trained, recipe=override(recipe, parse_changes(words)))
 
 
@@ -215,7 +215,7 @@ def embed(
     Faces are framed as those it was trained on, and their embeddings averaged with those of the mirror images;
     FOLDER:0.52 takes another share. `--data.skip_unreadable true` leaves out what cannot be read.
     """
-    from isosphere.train.trained import embed_files
+    from isosphere.inference import embed_files
 
     if out.suffix != ".npy" or not out.parent.is_dir():
         raise ValueError(f"--out must be a .npy file in a folder that exists, not {out}")

@@ -53,7 +53,7 @@ def figure(
     folders, changes = split_changes([*map(str, runs or ()), *context.args])
     options = FIGURES[name].options(parse_changes(changes))
     if name == "feature-maps":
-        from isosphere.train.trained import feature_maps
+        from isosphere.inference import feature_maps
 
         options |= feature_maps([*map(Path, folders)], list(images or ()))
     for path in FIGURES[name](folders, out or Path(name), **options):

@@ -15,9 +15,9 @@ from isosphere.models.frozen import FrozenBatchNorm
 from isosphere.paper import ALL, find, reproduce
 from isosphere.paper.tables import Asked, cells, trials
 from isosphere.recipes import options, override
-from isosphere.train import evaluate, loop
+from isosphere.train import loop
+from isosphere.train.build import build_task
 from isosphere.train.stopping import Interrupted, NonFiniteLoss
-from isosphere.train.views import build_views
 from tiny import tiny_recipe
 
 TINY = {
@@ -61,14 +61,14 @@ def test_a_table_is_tuned_run_and_not_run_again(benchmark, tmp_path, monkeypatch
     assert [(r["arm"], r["seed"]) for r in records] == [(arm, s) for s in (0, 1) for arm in ("none", "sec", "l2reg")]
 
     # Nothing is chosen on test classes: a trial trains on 80 training classes and is measured on the other 20.
-    everything = build_views(chosen["cub200-ms"]["none"].data, torch.device("cpu"))
+    everything = build_task(chosen["cub200-ms"]["none"].data, torch.device("cpu"))
     for run in trained[:12]:
-        assert run.views.train.classes == everything.train.classes[:80]
-        assert run.views.exam.images.classes == everything.train.classes[80:]
-        assert not set(run.views.exam.images.classes) & set(everything.exam.images.classes)
+        assert run.task.images.classes == everything.train.classes[:80]
+        assert run.task.evaluation.images.classes == everything.train.classes[80:]
+        assert not set(run.task.evaluation.images.classes) & set(everything.exam.images.classes)
         assert run.recipe.seed not in (0, 1)
     for run in trained[12:]:
-        assert run.views.exam.images.classes == everything.exam.images.classes
+        assert run.task.evaluation.images.classes == everything.exam.images.classes
 
     # The best trial of an arm by MAP@R is what its final runs have; L2-reg takes SEC's learning rate.
     for arm in ("none", "sec"):
@@ -250,14 +250,14 @@ def test_a_broken_table_goes_on_with_nothing_lost(benchmark, tmp_path, monkeypat
 
 
 def test_a_signal_at_the_end_of_a_run_stops_before_the_next(tmp_path, monkeypatch):
-    taken = evaluate.take
+    taken = loop.evaluate
 
     def take(exam, embedder, final, seed):
         if final:
             signal.raise_signal(signal.SIGTERM)
         return taken(exam, embedder, final, seed)
 
-    monkeypatch.setattr(evaluate, "take", take)
+    monkeypatch.setattr(loop, "evaluate", take)
     recipes = {tmp_path / str(seed): tiny_recipe("rendered-sec", {"seed": seed}) for seed in range(2)}
     with pytest.raises(Interrupted, match="between two runs; what is finished is kept") as caught:
         reproduce.run_many(recipes, "cpu")

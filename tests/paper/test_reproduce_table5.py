@@ -15,9 +15,9 @@ from isosphere.data import cifar
 from isosphere.paper import ALL, reproduce, tables
 from isosphere.paper.tables import Asked, cells, trials
 from isosphere.recipes import options, override
-from isosphere.train import exams, loop
+from isosphere.train import contrastive, loop
+from isosphere.train.build import build_task
 from isosphere.train.stopping import NonFiniteLoss
-from isosphere.train.views import build_views
 from small_cifar import write_cifar10
 
 TRAIN, TEST = 100, 20
@@ -65,17 +65,17 @@ def test_arms_are_tuned_on_training_images_and_measured_on_test_images(cifar10, 
     assert [trial["arm"] for trial in held["trials"]] == ["none"] * 10 + ["sec"] * 10
 
     # Nothing is chosen on test images: a trial trains on 90 training images and is measured on the other 10.
-    everything = build_views(arms["none"].data, torch.device("cpu"))
+    everything = build_task(arms["none"].data, torch.device("cpu"))
     train, test = pictures(everything.train), pictures(everything.exam.images)
     assert len(train) == TRAIN and len(test) == TEST and not train & test
     for run in trained[:20]:
-        seen, measured = pictures(run.views.train), pictures(run.views.exam.images)
+        seen, measured = pictures(run.task.images), pictures(run.task.evaluation.images)
         assert len(seen) == 90 and seen | measured == train and not seen & measured
-        assert pictures(run.views.exam.train) == seen, "the probe learns from what was trained on"
+        assert pictures(run.task.evaluation.train) == seen, "the probe learns from what was trained on"
         assert run.recipe.seed == 100
     for run in trained[20:]:
         assert run.recipe.data.held_out == 0 and run.recipe.seed == 0
-        assert pictures(run.views.train) == train and pictures(run.views.exam.images) == test
+        assert pictures(run.task.images) == train and pictures(run.task.evaluation.images) == test
 
     # The best trial of an arm by the probe's last top-1 is what its final run has; L2-reg takes SEC's rate and decay.
     finals = {run["arm"]: run["recipe"] for run in held["runs"]}
@@ -174,7 +174,7 @@ def test_the_same_command_goes_on_after_sigterm(cifar10, tmp_path, capsys, monke
 @pytest.mark.parametrize("where", ["last step", "last exam", "divergence"])
 def test_a_signal_at_the_end_of_a_run_stops_the_table(where, cifar10, tmp_path, capsys, monkeypatch):
     """What has come to its end is kept, and the same command goes on with the next."""
-    steps, step, probe = [], loop.train_step, exams.linear_probe
+    steps, step, probe = [], loop.train_step, contrastive.linear_probe
 
     def train_step(run, *batch):
         steps.append(run)
@@ -190,7 +190,7 @@ def test_a_signal_at_the_end_of_a_run_stops_the_table(where, cifar10, tmp_path, 
         return probe(*given, **settings)
 
     monkeypatch.setattr(loop, "train_step", train_step)
-    monkeypatch.setattr(exams, "linear_probe", linear_probe)
+    monkeypatch.setattr(contrastive, "linear_probe", linear_probe)
     fields = [word for key, value in (TINY | {"data.root": str(cifar10)}).items() for word in (f"--{key}", value)]
     given = ["table5", "--no-tune", "--arms", "none", "sec", "--device", "cpu", *fields,
              "--results", tmp_path / "results", "--out", tmp_path / "runs"]  # fmt: skip

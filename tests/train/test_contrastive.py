@@ -6,7 +6,6 @@ import math
 import os
 import shutil
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -20,18 +19,19 @@ from isosphere import distributed
 from isosphere.data import cifar
 from isosphere.data.images import ImageSet
 from isosphere.data.two_views import ContrastiveView
+from isosphere.inference import load_run
 from isosphere.losses.contrastive import NTXentLoss
 from isosphere.models.embedder import build_embedder
 from isosphere.paper import find
 from isosphere.recipes import schema
 from isosphere.runs import read_recipe
 from isosphere.samplers import ShuffledBatches
-from isosphere.train import build, exams, loop
+from isosphere.train import build, contrastive, loop
+from isosphere.train.build import build_task
 from isosphere.train.capture import CompiledView
-from isosphere.train.exams import Frozen, Unexamined
+from isosphere.train.contrastive import Frozen, Unlabeled
+from isosphere.train.measure import measure_run
 from isosphere.train.stopping import Interrupted
-from isosphere.train.trained import load_run, measure_run
-from isosphere.train.views import build_views
 from small_cifar import write_cifar10
 
 CPU = torch.device("cpu")
@@ -248,15 +248,15 @@ def test_the_two_views_of_an_image_stay_together_on_a_rank(cifar10):
 
 @pytest.mark.parametrize("share, apart", [(0.05, 1), (0.1, 2), (0.2, 4), (0.25, 5), (0.3, 6), (0.4, 8), (0.6, 12)])
 def test_held_out_images_are_the_asked_share_of_every_class_and_not_trained_on(cifar10, share, apart):
-    whole = build_views(schema.Cifar(root=str(cifar10)), CPU)
-    parted = build_views(schema.Cifar(root=str(cifar10), held_out=share), CPU)
-    train, measured = parted.train, parted.exam.images
-    assert parted.exam.train is train and len(whole.train) == TRAIN and len(whole.exam.images) == TEST
+    whole = build_task(schema.Cifar(root=str(cifar10)), CPU)
+    parted = build_task(schema.Cifar(root=str(cifar10), held_out=share), CPU)
+    train, measured = parted.images, parted.evaluation.images
+    assert parted.evaluation.train is train and len(whole.images) == TRAIN and len(whole.evaluation.images) == TEST
     assert torch.bincount(measured.labels).tolist() == [apart] * 10
     assert torch.bincount(train.labels).tolist() == [20 - apart] * 10
     before, one, other = (
         [(images.pixels[row].numpy().tobytes(), images.classes[images.labels[row]]) for row in range(len(images))]
-        for images in (whole.train, train, measured)
+        for images in (whole.images, train, measured)
     )
     assert not set(one) & set(other) and sorted(one + other) == sorted(before)
 
@@ -323,8 +323,8 @@ def test_class_folders_of_cifar_train_too(tmp_path):
             folder.mkdir(parents=True)
             for number in range(count):
                 picture(generator, 32, 32).save(folder / f"{number}.png")
-    views = build_views(schema.Cifar(root=str(tmp_path)), CPU)
-    assert len(views.train) == TRAIN and len(views.exam.images) == TEST and views.train.device == CPU
+    task = build_task(schema.Cifar(root=str(tmp_path)), CPU)
+    assert len(task.images) == TRAIN and len(task.evaluation.images) == TEST and task.images.device == CPU
     run = loop.prepare(tiny(tmp_path), CPU)
     batch = next(iter(loop.training_feed(run)))
     assert batch.images.shape == (40, 3, 32, 32) and loop.train_step(run, batch.images, batch.labels)["loss"] > 0
@@ -437,17 +437,17 @@ def test_a_run_is_resumed_from_any_folder(told, flat, tmp_path, monkeypatch, cap
 def test_only_views_of_images_in_memory_are_compiled(cifar10, flat):
     """Files are viewed in worker processes, which cannot compile beside a GPU."""
     memory, files = (
-        build_views(recipe.data, CPU) for recipe in (tiny(cifar10), find("simclr-photos", {"data.root": str(flat)}))
+        build_task(recipe.data, CPU) for recipe in (tiny(cifar10), find("simclr-photos", {"data.root": str(flat)}))
     )
-    assert isinstance(loop.compiled_views(memory).train_view, CompiledView)
-    assert loop.compiled_views(files) is files
+    assert isinstance(loop.with_compiled_view(memory).view, CompiledView)
+    assert loop.with_compiled_view(files) is files
 
 
 def test_a_probe_asks_where_the_data_went(trained, capsys, monkeypatch):
     def gone(*given):
         raise FileNotFoundError("no folder x")
 
-    monkeypatch.setattr("isosphere.train.trained.build_views", gone)
+    monkeypatch.setattr("isosphere.train.measure.build_task", gone)
     for how in ((), ("--probe",)):
         code, _, told = command(capsys, "evaluate", trained, "--device", "cpu", *how)
         assert code == 2 and "no folder x" in told and "say where it is now with --data.root" in " ".join(told.split())
@@ -496,7 +496,8 @@ def test_the_exam_of_frozen_features_is_that_of_appendix_b3(cifar10, monkeypatch
     calls, answer = [], dict(top1=0.5, top5=0.9, best_top1=0.6, best_top5=0.8, best_epoch=3, diverged=None)
     answers = {"knn_accuracy": {"top1": 0.4}, "linear_probe": {lr: answer for lr in (1.0, 2.0, 5.0, 10.0)}}
     for name, found in answers.items():
-        monkeypatch.setattr(exams, name, lambda *data, name=name, found=found, **g: calls.append((name, g)) or found)
+        fake = lambda *data, name=name, found=found, **given: calls.append((name, given)) or found  # noqa: E731
+        monkeypatch.setattr(contrastive, name, fake)
     exam, looks = few_features()
     assert exam.measure(looks, False, 7) == {"knn": 0.4}
     assert exam.measure(looks, True, 7)["probe_top1"] == 0.5
@@ -504,13 +505,14 @@ def test_the_exam_of_frozen_features_is_that_of_appendix_b3(cifar10, monkeypatch
     assert callable(calls[-1][1].pop("progress"))
     assert calls == [knn, knn, ("linear_probe", {"lrs": (1.0, 2.0, 5.0, 10.0), "seed": 7})]
     view = ContrastiveView(scale=(0.2, 1.0), jitter=(0.4, 0.4, 0.4, 0.1))
-    assert build_views(tiny(cifar10).data, CPU).train_view == view
+    assert build_task(tiny(cifar10).data, CPU).view == view
 
 
 def test_of_a_rate_that_diverged_the_epoch_alone_is_told(monkeypatch):
     exam, looks = few_features(4)
     broken = dict.fromkeys(("top1", "top5", "best_top1", "best_top5", "best_epoch")) | {"diverged": 2}
-    monkeypatch.setattr(exams, "linear_probe", lambda *data, **given: {5.0: broken, 10.0: dict(top1=0.5, top5=0.9)})
+    answers = {5.0: broken, 10.0: {"top1": 0.5, "top5": 0.9}}
+    monkeypatch.setattr(contrastive, "linear_probe", lambda *data, **given: answers)
     found = exam.measure(looks, True, 0)
     assert found == {"knn": 1.0, "probe_diverged": 2, "probe_top1@10": 0.5, "probe_top5@10": 0.9}
 
@@ -523,9 +525,9 @@ def test_pixels_are_normalized_by_the_statistics_of_the_data_set(dataset, mean):
 
 def test_features_and_not_projections_are_examined(cifar10):
     run = loop.prepare(tiny(cifar10), CPU)
-    exam, model = run.views.exam, run.model.eval()
+    exam, model = run.task.evaluation, run.model.eval()
     seen, hook = [], model.backbone.register_forward_hook(lambda module, given, found: seen.append(len(found)))
-    looks = exam.look(partial(loop._embed, run), True)
+    looks = exam.embed(loop.embedder(run), True)
     hook.remove()
     assert sum(seen) == TRAIN + TEST, "every image passes the backbone once"
     with torch.no_grad():
@@ -539,8 +541,8 @@ def test_features_and_not_projections_are_examined(cifar10):
 def test_a_small_class_does_not_shift_the_labels_of_the_others(tmp_path):
     """A class with fewer than five images has none to measure on; the rest must keep their names."""
     root = class_folders(tmp_path / "photos", [5, 2, 5])
-    views = build_views(schema.Unlabeled(root=str(root), size=16, shorter=20), CPU)
-    exam = views.exam
+    task = build_task(schema.Unlabeled(root=str(root), size=16, shorter=20), CPU)
+    exam = task.evaluation
     assert isinstance(exam, Frozen) and exam.images.classes == ["class0", "class2"]
     looks = {"train": torch.eye(3)[exam.train.labels], "test": torch.eye(3)[[0, 2]]}
     found = exam.measure(looks, True, 0)
@@ -553,16 +555,16 @@ def test_a_csv_says_what_is_measured_on(tmp_path):
     for name, chosen in (("good", rows), ("bad", [("class0/0.png", "c9", "test"), *rows[1:]])):
         with open(root / f"{name}.csv", "w", newline="") as file:
             csv.writer(file).writerows([("path", "label", "split"), *chosen])
-    exam = build_views(schema.Unlabeled(root=str(root / "good.csv")), CPU).exam
+    exam = build_task(schema.Unlabeled(root=str(root / "good.csv")), CPU).evaluation
     assert [Path(path).name for path in exam.images.paths] == ["0.png"] * 2 and len(exam.train) == 6
     with pytest.raises(ValueError, match="1 classes have test images alone: c9"):
-        build_views(schema.Unlabeled(root=str(root / "bad.csv")), CPU)
+        build_task(schema.Unlabeled(root=str(root / "bad.csv")), CPU)
 
 
 def test_one_class_folder_is_a_folder_without_labels(tmp_path):
     root = class_folders(tmp_path / "photos", [6])
-    views = build_views(schema.Unlabeled(root=str(root), size=16, shorter=20), CPU)
-    assert isinstance(views.exam, Unexamined) and len(views.train) == 6 and views.unlabeled
+    task = build_task(schema.Unlabeled(root=str(root), size=16, shorter=20), CPU)
+    assert isinstance(task.evaluation, Unlabeled) and len(task.images) == 6 and task.unlabeled
 
 
 # ---------------------------------------------------------------- nonsense
@@ -595,7 +597,7 @@ def test_classes_too_small_to_measure_on_are_told(tmp_path):
     root = class_folders(tmp_path / "photos", [3, 3])
     told = "photos: 6 images of 2 classes cannot be parted: .* at least 5 images, a test/ beside a train/ .*, or a CSV"
     with pytest.raises(ValueError, match=told):
-        build_views(schema.Unlabeled(root=str(root)), CPU)
+        build_task(schema.Unlabeled(root=str(root)), CPU)
 
 
 def test_two_views_of_images_with_labels_are_refused():

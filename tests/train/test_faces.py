@@ -12,7 +12,6 @@ import sys
 import tempfile
 import warnings
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -23,20 +22,23 @@ from torch import Tensor
 
 import ranks
 from commands import command
+from isosphere.data import frames
 from isosphere.data.alignment import WHOLE, FaceView, align, framed
 from isosphere.data.faces import SETS, identities, verification
 from isosphere.data.images import decode, open_images
+from isosphere.inference import embed, load_run
 from isosphere.metrics.faces import auc, norm_and_errors, pair_cosines, wrong_pairs
 from isosphere.metrics.faces import verification as verified
 from isosphere.metrics.identification import distractors_ahead, identification
 from isosphere.paper import find
 from isosphere.recipes import schema
+from isosphere.recipes.fields import located
 from isosphere.runs import bases, read_recipe
-from isosphere.train import exams, frames, loop
-from isosphere.train.evaluate import embed
-from isosphere.train.state import CHECKPOINT
-from isosphere.train.trained import embed_shown, found_again, load_run, measure_run
-from isosphere.train.views import build_views
+from isosphere.train import faces as face_task
+from isosphere.train import loop
+from isosphere.train.build import build_task
+from isosphere.train.measure import measure_run
+from isosphere.train.retrieval import Retrieval
 
 CPU = torch.device("cpu")
 SMALL = {
@@ -136,7 +138,7 @@ def options(root: Path, **changes: object) -> list[str]:
 
 
 def saved(folder: Path) -> dict:
-    return torch.load(folder / CHECKPOINT, weights_only=True)
+    return torch.load(folder / "checkpoint.pt", weights_only=True)
 
 
 def same_weights(left: dict, right: dict, exactly: bool = True) -> None:
@@ -244,7 +246,7 @@ def test_every_place_of_a_run_is_found_again_from_above_it(tmp_path: Path) -> No
         (tmp_path / name).mkdir()
     here = str(tmp_path / "here.csv")
     data = schema.Faces(root="people", probes="gone.csv", distractors=("singles.csv:0.5", here, "gone.csv:0.5"))
-    found = found_again(schema.Recipe(data=data), bases(run)).data
+    found = located(schema.Recipe(data=data), bases(run)).data
     assert found.root == str(tmp_path / "people") and found.exclude == ""
     assert found.probes == "gone.csv", "it is told as the recipe has it"
     assert found.distractors == (f"{tmp_path / 'singles.csv'}:0.5", here, "gone.csv:0.5")
@@ -299,12 +301,12 @@ def test_what_embed_and_evaluate_are_given_is_seen_as_in_verification(
     assert code == 0, err
     found, kept = np.load(tmp_path / "e.npy"), np.load(run / "test_embeddings.npz")
     trained = load_run(run, "cpu")
-    exam = build_views(trained.recipe.data, CPU).exam
-    looks = exam.look(partial(embed_shown, trained), True)
+    exam = build_task(trained.recipe.data, CPU).evaluation
+    looks = exam.embed(trained.embedder, True)
     np.testing.assert_allclose(found, looks["embeddings"], rtol=1e-5, atol=1e-4)
     np.testing.assert_allclose(found, kept["embeddings"] * kept["scale"], atol=1e-3 * kept["scale"])  # half precision
     assert (tmp_path / "e.paths.txt").read_text().split("\t")[0] == images.paths[0]
-    wanted = exams.Retrieval(open_images(words[1]), None).measure({"embeddings": torch.from_numpy(found)}, True, 0)
+    wanted = Retrieval(open_images(words[1]), None).measure({"embeddings": torch.from_numpy(found)}, True, 0)
     wanted |= {"norm_mean": float(np.linalg.norm(found, axis=1).mean())}
     last = measure_run(trained, words[1])["last"]
     assert {name: last[name] for name in wanted} == pytest.approx(wanted)
@@ -360,7 +362,7 @@ def test_photographs_to_test_on_are_not_trained_on(faces: Path, tmp_path: Path, 
     assert "--data.exclude" in err and len(err.strip().splitlines()) == 1 and not (tmp_path / "run").exists()
     (tmp_path / "leave.txt").write_text("\n".join(f"Person_{n}" for n in range(1, 7)))
     recipe = recipe_of(faces, **changes, data__probes="", data__distractors="", data__exclude=tmp_path / "leave.txt")
-    assert build_views(recipe.data, CPU).train.classes == ["Person_0", "Person_7", "Tess_Ted"]
+    assert build_task(recipe.data, CPU).images.classes == ["Person_0", "Person_7", "Tess_Ted"]
 
 
 def test_people_to_test_on_with_the_name_of_one_to_train_on_are_told(faces: Path, tmp_path: Path) -> None:
@@ -368,22 +370,22 @@ def test_people_to_test_on_with_the_name_of_one_to_train_on_are_told(faces: Path
     changes = {"data__pairs_root": tmp_path / "own", "data__pairs": "mine", "data__probes": "", "data__distractors": ""}
     with pytest.warns(UserWarning, match="6 people to test on have the name of one to train on: .*--data.exclude"):
         with pytest.warns(UserWarning, match="11 test images are byte copies of training images"):
-            build_views(recipe_of(faces, **changes).data, CPU)
+            build_task(recipe_of(faces, **changes).data, CPU)
 
 
 def test_distractors_are_not_trained_on_either(faces: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="^4 of .* photographs to test on are among those to train on, as Person_3; "):
-        build_views(recipe_of(faces, data__distractors=faces / "people" / "Person_3").data, CPU)
+        build_task(recipe_of(faces, data__distractors=faces / "people" / "Person_3").data, CPU)
     (tmp_path / "links").mkdir()
     (tmp_path / "links" / "z.png").symlink_to(faces / "people" / "Person_5" / "0.png")
     with pytest.raises(ValueError, match="^1 of .* photographs to test on are among those to train on, as Person_5; "):
-        build_views(recipe_of(faces, data__distractors=tmp_path / "links").data, CPU)
+        build_task(recipe_of(faces, data__distractors=tmp_path / "links").data, CPU)
     with pytest.raises(ValueError, match="^10 of 20 distractors are there twice; "):
-        build_views(recipe_of(faces, data__distractors=f"{faces / 'more'},{faces / 'more'}").data, CPU)
+        build_task(recipe_of(faces, data__distractors=f"{faces / 'more'},{faces / 'more'}").data, CPU)
     shutil.copytree(faces / "people" / "Person_3", tmp_path / "person 3")
     with pytest.warns(UserWarning, match="1 people to test on have the name of one to train on: Person_3; "):
         with pytest.warns(UserWarning, match="4 test images are byte copies of training images"):
-            build_views(recipe_of(faces, data__distractors=tmp_path / "person 3").data, CPU)
+            build_task(recipe_of(faces, data__distractors=tmp_path / "person 3").data, CPU)
 
 
 def test_people_to_identify_with_the_name_of_a_distractor_are_told(faces: Path, tmp_path: Path, recwarn) -> None:
@@ -393,7 +395,7 @@ def test_people_to_identify_with_the_name_of_a_distractor_are_told(faces: Path, 
     shutil.copytree(faces / "probes", tmp_path / "probes", dirs_exist_ok=True)
     places = {"data__probes": tmp_path / "probes", "data__distractors": tmp_path / "others"}
     with pytest.warns(UserWarning, match="2 people to identify have the name of a distractor: P60, P65; if they are"):
-        build_views(recipe_of(faces, **places).data, CPU)
+        build_task(recipe_of(faces, **places).data, CPU)
 
 
 def test_pairs_of_one_kind_are_refused_before_anything_is_written(faces: Path, tmp_path: Path, capsys) -> None:
@@ -474,9 +476,9 @@ def test_a_broken_run_ends_in_the_same_bits(faces: Path, trained: Path, tmp_path
 
 def test_people_left_out_are_not_trained_on(faces: Path, trained: Path) -> None:
     assert saved(trained)["classes"] == [f"Person_{n}" for n in range(8)], "neither Tess_Ted nor Una, who has one image"
-    views = build_views(read_recipe(trained).data, CPU)
-    assert len(views.train) == 32 and torch.equal(views.train.labels, torch.arange(8).repeat_interleave(4))
-    assert "LFW has 40 pairs, not 6,000" in views.deviation and "CFP-FF has 40 pairs" in views.deviation
+    task = build_task(read_recipe(trained).data, CPU)
+    assert len(task.images) == 32 and torch.equal(task.images.labels, torch.arange(8).repeat_interleave(4))
+    assert "LFW has 40 pairs, not 6,000" in "; ".join(task.notes) and "CFP-FF has 40 pairs" in "; ".join(task.notes)
 
 
 # ---------------------------------------------------------------- where faces come from
@@ -487,19 +489,19 @@ def test_faces_are_aligned_by_their_landmarks_or_cut_from_the_center(faces: Path
     data = recipe_of(faces, data__pairs="cfp_fp").data
     files = sorted((faces / "people").glob("Person_*/*.png"))
     assert not data.align and data.fraction == 0.52
-    cut = build_views(data, CPU).train.pixels
+    cut = build_task(data, CPU).images.pixels
     assert torch.equal(cut, torch.stack([FaceView(fraction=0.52)(decode(file)) for file in files]))
 
-    aligned = build_views(find("casia-cosface", fields(faces, data__pairs="cfp_fp", data__min_images=2)).data, CPU)
+    aligned = build_task(find("casia-cosface", fields(faces, data__pairs="cfp_fp", data__min_images=2)).data, CPU)
     points = {}
     for line in (faces / "people" / "landmarks.txt").read_text().splitlines():
         name, *values = line.split()
         points[name] = torch.tensor(list(map(float, values)), dtype=torch.float64).view(5, 2)
     wanted = [align(decode(file), points["/".join(file.parts[-2:])]) for file in files]
-    assert torch.equal(aligned.train.pixels, torch.stack(wanted)) and not torch.equal(aligned.train.pixels, cut)
+    assert torch.equal(aligned.images.pixels, torch.stack(wanted)) and not torch.equal(aligned.images.pixels, cut)
     for told in ("cfp: 20 of 20 faces have no landmarks", "probes: 18 of 18 faces", "others.csv: 10 of 10 faces"):
-        assert told in aligned.deviation
-    assert "people: " not in aligned.deviation
+        assert told in "; ".join(aligned.notes)
+    assert "people: " not in "; ".join(aligned.notes)
 
 
 def test_faces_in_their_frame_stay_as_they_are(faces: Path, tmp_path: Path) -> None:
@@ -510,8 +512,8 @@ def test_faces_in_their_frame_stay_as_they_are(faces: Path, tmp_path: Path) -> N
         path.write_bytes(encoded(FaceView()(decode(file))))
     (tmp_path / "lfw" / "pairs.txt").write_text((faces / "lfw" / "pairs.txt").read_text())
     plain = {"data__pairs": "lfw", "data__probes": "", "data__distractors": ""}
-    wanted = build_views(recipe_of(faces, **plain).data, CPU).exam.images.pixels
-    found = build_views(recipe_of(faces, **plain, data__pairs_root=tmp_path).data, CPU).exam.images.pixels
+    wanted = build_task(recipe_of(faces, **plain).data, CPU).evaluation.images.pixels
+    found = build_task(recipe_of(faces, **plain, data__pairs_root=tmp_path).data, CPU).evaluation.images.pixels
     assert torch.equal(found, wanted)
 
 
@@ -522,14 +524,14 @@ def test_unreadable_faces_may_be_left_out_and_are_recorded(faces: Path, tmp_path
     broken.write_bytes(b"no image")
     data = recipe_of(faces, data__root=tmp_path / "people", data__pairs="lfw").data
     with pytest.raises(ValueError, match="1 of 32 images are unreadable: .*Person_3/1.png"):
-        build_views(data, CPU)
-    views = build_views(replace(data, skip_unreadable=True), CPU)
+        build_task(data, CPU)
+    task = build_task(replace(data, skip_unreadable=True), CPU)
     wanted = [str(file) for file in sorted((tmp_path / "people").glob("Person_*/*.png")) if file != broken]
-    assert views.train.paths == wanted and len(views.train.pixels) == 31
-    assert "people: 1 of 32 images are unreadable" in views.deviation
+    assert task.images.paths == wanted and len(task.images.pixels) == 31
+    assert "people: 1 of 32 images are unreadable" in "; ".join(task.notes)
     (tmp_path / "bad.csv").write_text(f"path,label\n{broken},a\n")
     with pytest.raises(ValueError, match="1 of 1 images are unreadable"):
-        build_views(replace(data, skip_unreadable=True, distractors=(str(tmp_path / "bad.csv"),)), CPU)
+        build_task(replace(data, skip_unreadable=True, distractors=(str(tmp_path / "bad.csv"),)), CPU)
 
 
 def eyes(path: Path, apart: int, side: int = 250) -> None:
@@ -561,10 +563,10 @@ def test_each_set_is_framed_by_its_own_share(faces: Path, tmp_path: Path) -> Non
         eyes(tmp_path / "other" / "wild" / f"{number}.png", 20)
     places = {"data__root": tmp_path / "people", "data__exclude": "", "data__probes": tmp_path / "probes"}
     places["data__distractors"] = f"{tmp_path / 'singles'}:0.52,{tmp_path / 'wild'}:0.26,{tmp_path / 'other' / 'wild'}"
-    views = build_views(recipe_of(faces, **places).data, CPU)
-    wanted, (near, middle, far) = 112 * 40 / 130, views.exam.distractors.values()
-    assert list(views.exam.distractors) == ["singles-1", "wild-2", "wild-3"]
-    for images in (views.train, views.exam.probes, near, middle):
+    task = build_task(recipe_of(faces, **places).data, CPU)
+    wanted, (near, middle, far) = 112 * 40 / 130, task.evaluation.distractors.values()
+    assert list(task.evaluation.distractors) == ["singles-1", "wild-2", "wild-3"]
+    for images in (task.images, task.evaluation.probes, near, middle):
         assert [eye_distance(face) for face in images.pixels] == pytest.approx([wanted] * len(images), abs=0.6)
     whole = [eye_distance(face) for face in far.pixels]
     assert whole == pytest.approx([112 * 20 / 250] * 3, abs=0.6), "without a share they are taken whole"
@@ -579,7 +581,7 @@ def test_any_backbone_of_timm_trains_on_faces(faces: Path, tmp_path: Path) -> No
 
 
 def test_framed_faces_know_their_files(faces: Path, trained: Path) -> None:
-    exam = build_views(read_recipe(trained).data, CPU).exam
+    exam = build_task(read_recipe(trained).data, CPU).evaluation
     views = {"lfw": FaceView(), "cfp_fp": WHOLE, "cfp_ff": WHOLE}
     for pairs in exam.pairs:
         assert len(pairs.images.paths) == len(pairs.images)
@@ -612,7 +614,7 @@ def test_view_1_of_lfw_is_judged_in_tenths_of_each_kind(faces: Path, tmp_path: P
 def test_true_accepts_are_told_where_impostors_are_enough(faces: Path, trained: Path, monkeypatch) -> None:
     run = load_run(trained, "cpu")
     assert not [name for name in measure_run(run)["last"] if "tar@" in name], "1 % of 20 impostor pairs decides nothing"
-    monkeypatch.setattr(exams, "FARS", (0.5, 0.001))
+    monkeypatch.setattr(face_task, "FARS", (0.5, 0.001))
     found = measure_run(run)["last"]
     pairs = verification("lfw", faces, allow_missing=True)
     embeddings = mirrored(run.model, torch.stack([FaceView()(decode(path)) for path in pairs.images.paths]))
@@ -659,7 +661,7 @@ def test_records_and_packs_give_the_run_that_folders_give(faces: Path, tmp_path:
     again = loop.fit(recipe_of(faces, **plain | places), tmp_path / "records", "cpu")
     assert saved(tmp_path / "records")["classes"] == [str(7 * n) for n in range(10)]
     same_weights(saved(tmp_path / "records"), saved(tmp_path / "folders"))
-    assert found["deviation"] == again["deviation"] == ""
+    assert found["notes"] == again["notes"] == []
     assert found["tested"] == "test images, not trained on"
     assert again["tested"] == "test images; whether their people were trained on cannot be told"
     names = ("accuracy", "lfw", "lfw_auc")
@@ -672,8 +674,9 @@ def test_a_pack_of_pictures_that_are_not_square_is_told_once(faces: Path, tmp_pa
     plain = {"data__pairs": "mine", "data__pairs_root": tmp_path, "data__probes": "", "data__distractors": ""}
     told = "all 20 pictures of mine are 96 x 112 pixels, not square: their central square is taken"
     with pytest.warns(UserWarning, match=told) as caught:
-        views = build_views(recipe_of(faces, **plain).data, CPU)
-    assert len(caught) == 1 and told in views.deviation and views.exam.images.pixels.shape == (20, 3, 112, 112)
+        task = build_task(recipe_of(faces, **plain).data, CPU)
+    assert len(caught) == 1 and any(told in note for note in task.notes)
+    assert task.evaluation.images.pixels.shape == (20, 3, 112, 112)
 
 
 @pytest.mark.parametrize(
@@ -721,13 +724,13 @@ def framing_on_a_rank(data: schema.Faces, folder: str) -> dict:
     """What this rank framed itself, what it has, and whether that is a file which all of them map."""
     tempfile.tempdir, counts, plain = folder, [], frames.alignment.framed
     frames.alignment.framed = lambda images, *rest: counts.append(len(images)) or plain(images, *rest, workers=0)
-    views = build_views(data, CPU)
-    sets = [views.train, *(pairs.images for pairs in views.exam.pairs), views.exam.probes]
-    sets += views.exam.distractors.values()
+    task = build_task(data, CPU)
+    sets = [task.images, *(pairs.images for pairs in task.evaluation.pairs), task.evaluation.probes]
+    sets += task.evaluation.distractors.values()
     lines = Path("/proc/self/maps").read_text().splitlines()
     mapped = {line.split()[4] for line in lines if folder in line and "pixels.npy" in line}  # inodes
     held = [(one.pixels.clone(), one.labels, one.classes, one.paths) for one in sets]
-    return {"counts": counts, "sets": held, "mapped": mapped, "deviation": views.deviation}
+    return {"counts": counts, "sets": held, "mapped": mapped, "deviation": "; ".join(task.notes)}
 
 
 def on_a_rank(
@@ -786,14 +789,14 @@ def test_checkpoints_go_from_two_ranks_to_one_and_back(both: tuple[list, list, P
 def test_ranks_share_the_frames_of_one(faces: Path, both: tuple[list, list, Path]) -> None:
     data = recipe_of(faces, data__pairs="lfw").data
     first, second = both[1][0][-1], both[1][1][-1]
-    views = build_views(data, CPU)
-    wanted = [views.train, views.exam.images, views.exam.probes, *views.exam.distractors.values()]
-    assert first["counts"] == [len(views.exam.images), 18, 10, 10, 32] and second["counts"] == []
+    task = build_task(data, CPU)
+    wanted = [task.images, task.evaluation.images, task.evaluation.probes, *task.evaluation.distractors.values()]
+    assert first["counts"] == [len(task.evaluation.images), 18, 10, 10, 32] and second["counts"] == []
     for found in (first, second):
         for (pixels, labels, classes, paths), one in zip(found["sets"], wanted, strict=True):
             assert torch.equal(pixels, one.pixels) and torch.equal(labels, one.labels)
             assert (classes, paths) == (one.classes, one.paths)
-        assert found["deviation"] == views.deviation
+        assert found["deviation"] == "; ".join(task.notes)
     assert len(first["mapped"]) == 5 and first["mapped"] == second["mapped"], "the same files on both"
     assert not list((both[2] / "temporary").iterdir()), "nothing is left behind"
 

@@ -12,7 +12,7 @@ from PIL import Image
 
 from isosphere.paper import find
 from isosphere.recipes import schema
-from isosphere.train.views import build_views
+from isosphere.train.build import build_task
 
 CPU = torch.device("cpu")
 
@@ -56,14 +56,14 @@ def test_people_who_lost_too_many_photographs_go_as_well(root: Path) -> None:
     people = root / "people"
     spoil(people / "A" / "1.png", people / "B" / "0.png", people / "B" / "2.png", *(people / "C").iterdir())
     with pytest.warns(UserWarning, match="1 people have fewer than 2 readable images and are left out.* with them: B$"):
-        views = build_views(data_of(root), CPU)
-    assert views.train.classes == ["A", "D"] and views.train.labels.tolist() == [0, 0, 1, 1, 1]
-    assert [Path(path).parent.name for path in views.train.paths] == list("AADDD")
+        task = build_task(data_of(root), CPU)
+    assert task.images.classes == ["A", "D"] and task.images.labels.tolist() == [0, 0, 1, 1, 1]
+    assert [Path(path).parent.name for path in task.images.paths] == list("AADDD")
     lost = "6 of 12 images are unreadable, all of 1 classes among them"
     few = "1 people have fewer than 2 readable images and are left out, 1 images with them"
-    assert f"people: {lost}; {few}" in views.deviation
-    alone = build_views(data_of(root, min_images=1), CPU)
-    assert alone.train.classes == ["A", "B", "D"] and "fewer than" not in alone.deviation
+    assert f"people: {lost}; {few}" in "; ".join(task.notes)
+    alone = build_task(data_of(root, min_images=1), CPU)
+    assert alone.images.classes == ["A", "B", "D"] and "fewer than" not in alone.notes
 
 
 @pytest.mark.filterwarnings("ignore:.*are unreadable")
@@ -73,10 +73,10 @@ def test_two_people_must_be_left_to_train_on(root: Path) -> None:
     told = "people leaves 1 of 4 people with {} images or more that can be read: 2 are needed; 9 of 12 images are"
     for minimum in (1, 2):
         with pytest.raises(ValueError, match=told.format(minimum)):
-            build_views(data_of(root, min_images=minimum), CPU)
+            build_task(data_of(root, min_images=minimum), CPU)
     spoil(root / "people" / "A" / "0.png", root / "people" / "A" / "1.png")
     with pytest.raises(ValueError, match="people leaves 0 of 4 people with 2 images or more that can be read: 2 are"):
-        build_views(data_of(root), CPU)
+        build_task(data_of(root), CPU)
 
 
 def test_records_that_cannot_be_read_are_skipped_in_the_same_way(root: Path) -> None:
@@ -92,13 +92,13 @@ def test_records_that_cannot_be_read_are_skipped_in_the_same_way(root: Path) -> 
     (root / "train.idx").write_text(index)
     data = replace(data_of(root), root=str(root / "train.rec"))
     with pytest.raises(ValueError, match="2 of 12 images are unreadable: .*train.rec record 3: .*record 4") as caught:
-        build_views(replace(data, skip_unreadable=False), CPU)
+        build_task(replace(data, skip_unreadable=False), CPU)
     assert "BytesIO" not in str(caught.value)
     with pytest.warns(UserWarning) as warned:
-        views = build_views(data, CPU)
+        task = build_task(data, CPU)
     assert not any("BytesIO" in str(one.message) for one in warned)
-    assert views.train.classes == ["0", "2", "3"] and len(views.train.pixels) == 9
-    assert "train.rec: 2 of 12 images are unreadable; 1 people have" in views.deviation
+    assert task.images.classes == ["0", "2", "3"] and len(task.images.pixels) == 9
+    assert "train.rec: 2 of 12 images are unreadable; 1 people have" in "; ".join(task.notes)
 
 
 @pytest.mark.parametrize("skip", [False, True])
@@ -107,11 +107,11 @@ def test_advice_about_unreadable_photographs_helps(root: Path, skip: bool) -> No
     spoil(pair)
     told = "1 of 8 images are unreadable: .*T1/0.png.*; repair or remove them, and if you remove some add"
     with pytest.raises(ValueError, match=f"{told} --data.allow_missing true to go without their pairs$") as caught:
-        build_views(data, CPU)
+        build_task(data, CPU)
     assert "skip_unreadable" not in str(caught.value)
     pair.unlink()  # as it says
-    views = build_views(replace(data, allow_missing=True), CPU)
-    assert len(views.exam.pairs[0]) == 6 and "mine has 6 pairs, not 8" in views.deviation
+    task = build_task(replace(data, allow_missing=True), CPU)
+    assert len(task.evaluation.pairs[0]) == 6 and "mine has 6 pairs, not 8" in "; ".join(task.notes)
 
 
 @pytest.mark.filterwarnings("ignore:.*are unreadable", "ignore:.*have no landmarks")
@@ -120,24 +120,24 @@ def test_advice_about_training_photographs_is_what_is_left_to_do(root: Path) -> 
     spoil(broken)
     data = data_of(root, align=True)
     with pytest.raises(ValueError, match="A/1.png.*; repair or remove them, or add --data.skip_unreadable true to go"):
-        build_views(replace(data, skip_unreadable=False), CPU)
+        build_task(replace(data, skip_unreadable=False), CPU)
     far = "9000 9000 8000 8000 7000 7000 6000 6000 5000 5000"
     (root / "people" / "landmarks.txt").write_text(f"B/0.png {far}\n")
     with pytest.raises(ValueError, match="B/0.png: its landmarks reach .*; repair or remove them, or their landmarks$"):
-        build_views(data, CPU)
+        build_task(data, CPU)
 
 
 def test_probes_must_stay_identifiable(root: Path) -> None:
     data = data_of(root, probes=str(root / "probes"), distractors=(str(root / "more"),))
     spoil(root / "probes" / "P" / "0.png")
     with pytest.warns(UserWarning, match="1 of 5 images are unreadable"):
-        assert len(build_views(data, CPU).exam.probes) == 4
+        assert len(build_task(data, CPU).evaluation.probes) == 4
     spoil(root / "probes" / "Q" / "0.png")
     with (
         pytest.warns(UserWarning, match="2 of 5 images are unreadable"),
         pytest.raises(ValueError, match="probes has no person with two photographs that can be read"),
     ):
-        build_views(data, CPU)
+        build_task(data, CPU)
 
 
 def test_probes_among_the_distractors_are_refused(root: Path) -> None:
@@ -147,14 +147,14 @@ def test_probes_among_the_distractors_are_refused(root: Path) -> None:
     data = data_of(root, probes=str(root / "probes"))
     told = "2 of 8 distractors are among the 4 photographs to identify, .*link/P/0.png, .*probes/Q/1.png; take other"
     with pytest.raises(ValueError, match=told):
-        build_views(replace(data, distractors=(str(root / "more"), str(root / "list.csv"))), CPU)
+        build_task(replace(data, distractors=(str(root / "more"), str(root / "list.csv"))), CPU)
     (root / "list.csv").write_text("path,label\nprobes/R/0.png,z\n")
-    build_views(replace(data, distractors=(str(root / "more"), str(root / "list.csv"))), CPU)
+    build_task(replace(data, distractors=(str(root / "more"), str(root / "list.csv"))), CPU)
 
 
 def test_an_image_of_a_pack_is_named(root: Path) -> None:
     files = [file.read_bytes() for file in sorted((root / "more").iterdir())]
     (root / "pairs" / "own.bin").write_bytes(pickle.dumps(([*files[:3], b"no image"], [True, False])))
     with pytest.raises(ValueError, match="1 of 4 images are unreadable: cannot read the image 3 of own.bin") as caught:
-        build_views(data_of(root, pairs=("own",)), CPU)
+        build_task(data_of(root, pairs=("own",)), CPU)
     assert not re.search("BytesIO|0x|skip_unreadable", str(caught.value)) and "copy it again" in str(caught.value)

@@ -16,19 +16,20 @@ import torch
 from PIL import Image
 
 import ranks
+from isosphere import inference
 from isosphere.data.images import ImageSet
+from isosphere.inference import Trained
 from isosphere.losses.norms import balanced_directions
 from isosphere.metrics import recall_at_k
 from isosphere.paper import reproduce
 from isosphere.recipes import find, schema
 from isosphere.recipes.losses import Loss
-from isosphere.train import evaluate, loop, overlap
+from isosphere.train import loop
 from isosphere.train.build import build_constraint
-from isosphere.train.exams import Retrieval
 from isosphere.train.journal import Journal, below
+from isosphere.train.retrieval import Retrieval
 from isosphere.train.schedules import lr_factor
 from isosphere.train.stopping import advice
-from isosphere.train.trained import Trained, embed_shown
 from tiny import TINY, tiny_recipe
 
 
@@ -331,9 +332,9 @@ def test_what_is_trained_and_measured_is_told_and_kept(tmp_path, capsys):
 
 def test_an_incomplete_benchmark_is_recorded(tmp_path):
     run = loop.prepare(tiny_recipe(), torch.device("cpu"))
-    run.views = replace(run.views, deviation="Cars196 lacks 15 images")
-    assert loop.train(run, tmp_path / "run")["deviation"] == "Cars196 lacks 15 images"
-    assert json.loads((tmp_path / "run" / "result.json").read_text())["deviation"] == "Cars196 lacks 15 images"
+    run.task = replace(run.task, notes=("Cars196 lacks 15 images",))
+    assert loop.train(run, tmp_path / "run")["notes"] == ["Cars196 lacks 15 images"]
+    assert json.loads((tmp_path / "run" / "result.json").read_text())["notes"] == ["Cars196 lacks 15 images"]
 
 
 def test_a_run_before_lends_its_data_and_changes_nothing(tmp_path):
@@ -342,7 +343,7 @@ def test_a_run_before_lends_its_data_and_changes_nothing(tmp_path):
     before = loop.prepare(first, torch.device("cpu"))
     loop.train(before, tmp_path / "before")
     run = loop.prepare(second, torch.device("cpu"), before)
-    assert run.views is before.views
+    assert run.task is before.task
     assert loop.train(run, tmp_path / "after")["last"] == alone
 
 
@@ -421,56 +422,62 @@ def test_a_folder_that_is_no_run_keeps_what_it_has(tmp_path):
     assert (tmp_path / "snapshots" / "step-9999999.npz").is_file()
 
 
-class TwoLooks(Retrieval):
-    """The second look's rows are not what is kept, as with faces and with frozen features."""
+class TwoSets(Retrieval):
+    """The second set's rows are not what is kept, as with faces and with frozen features."""
 
-    def look(self, embed, final):
-        return super().look(embed, final) | {"other": embed(self.images, self.view, "mirrored")}
+    def embed(self, embedder, final):
+        return super().embed(embedder, final) | {"other": embedder.mirrored(self.images, self.view)}
 
 
-def told_by_an_exam(broken: str, folder: Path) -> str:
-    """What this rank says to an exam of which one kind of look is not finite."""
+class Broken(TwoSets):
+    """One of the two is not finite."""
+
+    broken = ""
+
+    def embed(self, embedder, final):
+        rows = super().embed(embedder, final)
+        return rows | {name: rows[name] * math.nan for name in rows if name == self.broken}
+
+
+def divergence_in_an_evaluation(broken: str, folder: Path) -> tuple[int, dict] | None:
+    """The step and values of this rank's error, if an evaluation with rows that are not finite raises one."""
     run = loop.prepare(tiny_recipe(), torch.device("cpu"))
-    run.views = replace(run.views, exam=TwoLooks(run.views.exam.images, run.views.exam.view))
-    embed = loop._embed
-    loop._embed = lambda run, images, view, how: embed(run, images, view, how) * (math.nan if how == broken else 1)
+    evaluation = Broken(run.task.evaluation.images, run.task.evaluation.view)
+    object.__setattr__(evaluation, "broken", broken)
+    run.task = replace(run.task, evaluation=evaluation)
     try:
         with Journal(folder, run.recipe, run.loop, run.device, None, loop.distributed.rank() == 0) as journal:
             loop._evaluate(run, journal)
     except loop.NonFiniteLoss as error:
         return str(error)
-    finally:
-        loop._embed = embed
-    return ""
+    return None
 
 
-def test_a_look_that_is_not_finite_stops_all_ranks(tmp_path):
-    assert ranks.on_ranks(2, told_by_an_exam, "", tmp_path / "run") == ["", ""]
-    for broken in ("embeddings", "mirrored"):
-        for told in ranks.on_ranks(2, told_by_an_exam, broken, tmp_path / broken):
-            assert told.startswith("training diverged at step 0: embeddings of test images are not finite")
+def test_rows_that_are_not_finite_stop_all_ranks(tmp_path):
+    assert ranks.on_ranks(2, divergence_in_an_evaluation, "", tmp_path / "run") == [None, None]
+    for broken in ("embeddings", "other"):
+        assert all(ranks.on_ranks(2, divergence_in_an_evaluation, broken, tmp_path / broken))
 
 
 def test_no_more_workers_than_cores(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {3, 5}, raising=False)
-    assert [evaluate.workers(schema.Loop(workers=count)) for count in (0, 1, 2, 4)] == [0, 1, 2, 2]
+    assert [inference.workers(schema.Loop(workers=count)) for count in (0, 1, 2, 4)] == [0, 1, 2, 2]
     run, asked = loop.prepare(tiny_recipe("rendered", {"loop.workers": 4}), torch.device("cpu")), []
-    for module in (loop, evaluate):
+    for module in (loop, inference):
         monkeypatch.setattr(module, "loader", lambda *given, **named: asked.append(given[4]) or iter(()))
     loop.training_feed(run)
     trained = Trained(run.recipe, run.model, run.device, [], None)
-    for embed in (lambda: loop._embed(run, run.views.train, None),
-                  lambda: embed_shown(trained, run.views.train, None)):  # fmt: skip
+    for embedder in (loop.embedder(run), trained.embedder):
         with pytest.raises((RuntimeError, ValueError)):  # of the loader that gives nothing
-            embed()
+            embedder(run.task.images, None)
     assert asked == [2, 2, 2]
 
 
 def test_a_result_says_what_the_tested_images_are_to_the_model():
     images = ImageSet(torch.tensor([0, 1, 2]), ["a", "b", "c"], pixels=torch.zeros(3, 3, 1, 1, dtype=torch.uint8))
-    exam = Retrieval(images, None)
-    assert overlap.tested(exam, ["d", "e"]) == "test classes, never seen in training"
-    assert overlap.tested(exam, ["b", "c", "d"]) == "test images; 2 of 3 classes were trained on"
+    evaluation = Retrieval(images, None)
+    assert evaluation.relation(["d", "e"], None, "test", False).startswith("test classes")
+    assert "2 of 3" in evaluation.relation(["b", "c", "d"], None, "test", False)
 
 
 @pytest.mark.parametrize("count", [25, 1])

@@ -18,13 +18,14 @@ import pytest
 import torch
 
 from commands import isosphere
+from isosphere.inference import load_run, read_checkpoint
 from isosphere.paper.reproduce import Runner
 from isosphere.recipes import override
-from isosphere.train import evaluate, loop, state
+from isosphere.train import loop, state
 from isosphere.train.build import build_constraint
 from isosphere.train.loop import fit
+from isosphere.train.measure import measure_run
 from isosphere.train.stopping import Interrupted, NonFiniteLoss, stop_diverged
-from isosphere.train.trained import load_run, measure_run
 from tiny import TINY, tiny_recipe
 
 STEPS = 150
@@ -124,7 +125,7 @@ def test_resuming_a_finished_run_that_kept_no_checkpoint_does_not_train_over_its
 
 
 def test_a_last_exam_that_fails_costs_no_training(tmp_path, monkeypatch):
-    recipe, taken = tiny_recipe(), evaluate.take
+    recipe, taken = tiny_recipe(), loop.evaluate
 
     def failing(exam, embedder, final, seed):
         if final:
@@ -132,7 +133,7 @@ def test_a_last_exam_that_fails_costs_no_training(tmp_path, monkeypatch):
         return taken(exam, embedder, final, seed)
 
     with monkeypatch.context() as patch, pytest.raises(OSError, match="no space"):
-        patch.setattr(evaluate, "take", failing)
+        patch.setattr(loop, "evaluate", failing)
         fit(recipe, tmp_path / "run", "cpu")
     assert weights(tmp_path / "run")["finished"]
     result = fit(recipe, tmp_path / "run", "cpu", resume=True)
@@ -145,14 +146,14 @@ def test_a_last_exam_that_fails_costs_no_training(tmp_path, monkeypatch):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_in_the_last_exam_stops_nothing_that_is_left(number, tmp_path, monkeypatch):
     """The run is at its end: it is measured, written and shown as any other."""
-    taken, sent = evaluate.take, []
+    taken, sent = loop.evaluate, []
 
     def take(exam, embedder, final, seed):
         if final:
             sent.append(signal.raise_signal(number))
         return taken(exam, embedder, final, seed)
 
-    monkeypatch.setattr(evaluate, "take", take)
+    monkeypatch.setattr(loop, "evaluate", take)
     fields = [word for key, value in TINY.items() for word in (f"--{key}", value)]
     done = isosphere("train", "rendered-sec", "--out", "run", "--device", "cpu", *fields, folder=tmp_path)
     assert len(sent) == 1 and "R@1" in done.stdout
@@ -309,7 +310,7 @@ def test_a_full_disk_leaves_the_checkpoint_before_it_whole(tmp_path):
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         signal.signal(signal.SIGXFSZ, ignored)
-    assert state.load(path)["step"] == 1
+    assert read_checkpoint(path)["step"] == 1
     assert [entry.name for entry in tmp_path.iterdir()] == ["checkpoint.pt"], "nothing is left behind"
 
 
@@ -322,11 +323,11 @@ def test_a_checkpoint_that_wants_to_run_code_is_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     torch.save({"recipe": Malicious()}, "checkpoint.pt")
     with pytest.raises(ValueError, match="not a checkpoint that can be read safely"):
-        state.load(Path("checkpoint.pt"))
+        read_checkpoint(Path("checkpoint.pt"))
     Path("torn.pt").write_bytes(Path("checkpoint.pt").read_bytes()[:100])
     with pytest.raises(ValueError, match="not a checkpoint that can be read safely"):
-        state.load(Path("torn.pt"))
+        read_checkpoint(Path("torn.pt"))
     torch.save([1], "list.pt")
     with pytest.raises(ValueError, match="not a checkpoint of isosphere"):
-        state.load(Path("list.pt"))
+        read_checkpoint(Path("list.pt"))
     assert not Path("pwned").exists()

@@ -11,11 +11,11 @@ import torch
 from PIL import Image
 
 from isosphere.data.alignment import WHOLE, FaceView
+from isosphere.data.frames import square
 from isosphere.data.images import decode, open_images
 from isosphere.paper import find
 from isosphere.recipes import schema
-from isosphere.train.frames import square
-from isosphere.train.views import build_views
+from isosphere.train.build import build_task
 
 CPU = torch.device("cpu")
 
@@ -43,17 +43,17 @@ def test_a_given_split_of_the_same_classes_needs_leave(flowers: Path) -> None:
     for root in (flowers, listed(flowers)):
         data = schema.Folder(str(root), size=16, shorter=20)
         with pytest.raises(ValueError, match="2 classes are in both train and test: iris, rose; .*allow_shared true$"):
-            build_views(data, CPU)
-        views = build_views(replace(data, allow_shared=True), CPU)
-        assert views.train.classes == views.exam.images.classes == ["iris", "rose"] and views.deviation == ""
-        parts = [{Path(path).parts[-3] for path in images.paths} for images in (views.train, views.exam.images)]
-        assert parts == [{"train"}, {"test"}] and len(views.train) == len(views.exam.images) == 6
+            build_task(data, CPU)
+        task = build_task(replace(data, allow_shared=True), CPU)
+        assert task.images.classes == task.evaluation.images.classes == ["iris", "rose"] and "; ".join(task.notes) == ""
+        parts = [{Path(path).parts[-3] for path in images.paths} for images in (task.images, task.evaluation.images)]
+        assert parts == [{"train"}, {"test"}] and len(task.images) == len(task.evaluation.images) == 6
 
 
 def test_frozen_features_are_measured_on_a_given_split(flowers: Path) -> None:
-    views = build_views(schema.Unlabeled(str(flowers), size=16, shorter=20), CPU)
-    assert {Path(path).parts[-3] for path in views.train.paths} == {"train"} and len(views.train) == 6
-    assert len(views.exam.images) == 6
+    task = build_task(schema.Unlabeled(str(flowers), size=16, shorter=20), CPU)
+    assert {Path(path).parts[-3] for path in task.images.paths} == {"train"} and len(task.images) == 6
+    assert len(task.evaluation.images) == 6
 
 
 @pytest.mark.parametrize("split, other", [("train", "test"), ("test", "train")])
@@ -64,7 +64,7 @@ def test_a_list_of_one_part_is_named_with_what_helps(flowers: Path, split: str, 
     told = f"all.csv has no image for {other}: all have the split {split}; give some images the split {other}, or leave"
     for kind in (schema.Folder, schema.Unlabeled):
         with pytest.raises(ValueError, match=told):
-            build_views(kind(str(path), size=16, shorter=20), CPU)
+            build_task(kind(str(path), size=16, shorter=20), CPU)
 
 
 def test_copies_of_training_images_in_the_test_part_are_told(flowers: Path) -> None:
@@ -77,26 +77,26 @@ def test_copies_of_training_images_in_the_test_part_are_told(flowers: Path) -> N
             schema.Unlabeled(str(root), size=16, shorter=20),
         ):
             with pytest.warns(UserWarning) as caught:
-                views = build_views(data, CPU)
+                task = build_task(data, CPU)
             pair = f"{flowers}/test/iris/copy.png = {flowers}/train/rose/1.png"
             assert [str(one.message) for one in caught] == [f"{short}, e.g. {pair}"]
-            assert views.deviation == short
+            assert "; ".join(task.notes) == short
 
 
 def test_copies_are_told_behind_what_is_left_out(flowers: Path) -> None:
     shutil.copy(flowers / "train" / "rose" / "1.png", flowers / "test" / "iris" / "copy.png")
     photograph(flowers / "train" / "rose" / "deeper" / "9.png")
     with pytest.warns(UserWarning):
-        views = build_views(schema.Folder(str(flowers), size=16, shorter=20, allow_shared=True), CPU)
+        task = build_task(schema.Folder(str(flowers), size=16, shorter=20, allow_shared=True), CPU)
     left = "1 images are left out: 1 deeper than in a class folder"
-    assert views.deviation == f"{left}; 1 test images are byte copies of training images"
+    assert "; ".join(task.notes) == f"{left}; 1 test images are byte copies of training images"
 
 
 def test_images_left_out_are_in_the_runs_deviation(flowers: Path) -> None:
     photograph(flowers / "train" / "rose" / "deeper" / "9.png")
     with pytest.warns(UserWarning, match="flowers: 1 images are left out: 1 deeper than in a class folder"):
-        views = build_views(schema.Folder(str(flowers), size=16, shorter=20, allow_shared=True), CPU)
-    assert views.deviation == "1 images are left out: 1 deeper than in a class folder"
+        task = build_task(schema.Folder(str(flowers), size=16, shorter=20, allow_shared=True), CPU)
+    assert "; ".join(task.notes) == "1 images are left out: 1 deeper than in a class folder"
 
 
 def test_validation_neither_trains_nor_measures(flowers: Path) -> None:
@@ -104,9 +104,9 @@ def test_validation_neither_trains_nor_measures(flowers: Path) -> None:
     data = schema.Folder(str(flowers), size=16, shorter=20, allow_shared=True)
     for one in (data, schema.Unlabeled(str(flowers), size=16, shorter=20)):
         with pytest.warns(UserWarning, match="flowers: 1 images are left out: 1 in validation/; to measure"):
-            views = build_views(one, CPU)
-        assert views.train.classes == views.exam.images.classes == ["iris", "rose"]
-        assert views.deviation.startswith("1 images are left out: 1 in validation/")
+            task = build_task(one, CPU)
+        assert task.images.classes == task.evaluation.images.classes == ["iris", "rose"]
+        assert "; ".join(task.notes).startswith("1 images are left out: 1 in validation/")
 
 
 def test_a_folder_beside_what_macos_leaves_is_flat(tmp_path: Path) -> None:
@@ -120,10 +120,10 @@ def test_images_without_labels_may_lie_in_folders_in_folders(flowers: Path) -> N
     (flowers / "test").rename(flowers / "2019")
     (flowers / "train").rename(flowers / "2020")
     with pytest.warns(UserWarning, match="all 13 images in its folders are taken, without classes"):
-        views = build_views(schema.Unlabeled(str(flowers), size=16, shorter=20), CPU)
-    assert len(views.train) == 13 and views.train.classes == ["flowers"] and views.exam.images is views.train
+        task = build_task(schema.Unlabeled(str(flowers), size=16, shorter=20), CPU)
+    assert len(task.images) == 13 and task.images.classes == ["flowers"] and task.evaluation.images is task.images
     with pytest.raises(ValueError, match="12 images lie deeper"):
-        build_views(schema.Folder(str(flowers), size=16, shorter=20), CPU)
+        build_task(schema.Folder(str(flowers), size=16, shorter=20), CPU)
 
 
 @pytest.fixture
@@ -143,47 +143,47 @@ def test_pairs_of_ones_own_are_cut_as_the_faces_trained_on(people: Path) -> None
     data = find("lfw-cosface-sec", places | {"data.fraction": "0.5", "data.min_images": "1"}).data
     assert square(0.5) == FaceView(fraction=0.5)
     for pairs, shares in (("mine",), (0.5,)), (("mine:0.3",), (0.3,)), (("mine", "again:1"), (0.5, 1.0)):
-        views = build_views(replace(data, pairs=pairs), CPU)
-        assert torch.equal(views.train.pixels[0], FaceView(fraction=0.5)(decode(views.train.paths[0])))
-        assert [one.name for one in views.exam.pairs] == [name.split(":")[0] for name in pairs]
-        for found, share in zip(views.exam.pairs, shares, strict=True):
+        task = build_task(replace(data, pairs=pairs), CPU)
+        assert torch.equal(task.images.pixels[0], FaceView(fraction=0.5)(decode(task.images.paths[0])))
+        assert [one.name for one in task.evaluation.pairs] == [name.split(":")[0] for name in pairs]
+        for found, share in zip(task.evaluation.pairs, shares, strict=True):
             cut = FaceView(fraction=share, rise=0.033 if share < 1 else 0.0)
             wanted = torch.stack([cut(decode(path)) for path in found.images.paths])
             assert torch.equal(found.images.pixels, wanted), f"{pairs}: {found.name}"
     with pytest.raises(ValueError, match="data.pairs mine:1.5 asks for 1.5 of the shorter side"):
-        build_views(replace(data, pairs=("mine:1.5",)), CPU)
+        build_task(replace(data, pairs=("mine:1.5",)), CPU)
     (people / "pairs" / "mine_pair.txt").rename(people / "pairs" / "lfw_pair.txt")
-    lfw = build_views(replace(data, pairs=("lfw",), allow_missing=True, fraction=0.9), CPU).exam.pairs[0]
+    lfw = build_task(replace(data, pairs=("lfw",), allow_missing=True, fraction=0.9), CPU).evaluation.pairs[0]
     assert lfw.view == FaceView(), "known sets keep their own share"
     files = sorted((people / "pairs").rglob("*.png"))
     held = [file.read_bytes() for file in files], [True, False] * 2
     (people / "pairs" / "mine.bin").write_bytes(pickle.dumps(held))
-    packed = build_views(replace(data, pairs=("mine",)), CPU).exam.images.pixels
+    packed = build_task(replace(data, pairs=("mine",)), CPU).evaluation.images.pixels
     assert torch.equal(packed, torch.stack([WHOLE(decode(file)) for file in files])), "packs are cut already"
     with pytest.raises(ValueError, match="data.pairs mine:0.5: mine is a pack, .*; leave out the share"):
-        build_views(replace(data, pairs=("mine:0.5",)), CPU)
+        build_task(replace(data, pairs=("mine:0.5",)), CPU)
 
 
 def test_photographs_left_out_are_in_a_face_runs_deviation(people: Path) -> None:
     photograph(people / "people" / "trained 1" / "old" / "1.png")
     places = {"data.root": str(people / "people"), "data.pairs_root": str(people / "pairs"), "data.pairs": "mine"}
     with pytest.warns(UserWarning, match="people: 1 images are left out"):
-        views = build_views(find("lfw-cosface-sec", places).data, CPU)
-    assert views.deviation == "people: 1 images are left out: 1 deeper than in a class folder"
+        task = build_task(find("lfw-cosface-sec", places).data, CPU)
+    assert "; ".join(task.notes) == "people: 1 images are left out: 1 deeper than in a class folder"
 
 
 def test_copies_of_training_photographs_in_pairs_are_told(people: Path) -> None:
     shutil.copy(people / "people" / "trained 1" / "0.png", people / "pairs" / "tested 2" / "1.png")
     places = {"data.root": str(people / "people"), "data.pairs_root": str(people / "pairs"), "data.pairs": "mine,again"}
     with pytest.warns(UserWarning, match="^1 test images are byte .*, e.g. .*tested 2/1.png = .*trained 1/0.png$"):
-        views = build_views(find("lfw-cosface-sec", places).data, CPU)
-    assert views.deviation == "1 test images are byte copies of training images"
+        task = build_task(find("lfw-cosface-sec", places).data, CPU)
+    assert "; ".join(task.notes) == "1 test images are byte copies of training images"
 
 
 def test_a_list_of_people_that_is_not_there_is_named(people: Path) -> None:
     places = {"data.root": str(people / "people"), "data.pairs_root": str(people / "pairs"), "data.pairs": "mine"}
     with pytest.raises(FileNotFoundError, match="no such text file: nofile.txt"):
-        build_views(find("lfw-cosface-sec", places | {"data.exclude": "nofile.txt"}).data, CPU)
+        build_task(find("lfw-cosface-sec", places | {"data.exclude": "nofile.txt"}).data, CPU)
 
 
 @pytest.mark.parametrize("count, use", [(2, "train"), (3, "test")])
@@ -194,7 +194,7 @@ def test_one_class_to_train_or_to_test_on_is_refused(count: int, use: str, tmp_p
         for index in range(4):
             Image.new("RGB", (8, 8), (60 * number, 20 * index, 0)).save(tmp_path / f"{number}" / f"{index}.png")
     with pytest.raises(ValueError, match=f"one class only to {use} on"):
-        build_views(find("photos", {"data.root": str(tmp_path)}).data, torch.device("cpu"))
+        build_task(find("photos", {"data.root": str(tmp_path)}).data, torch.device("cpu"))
 
 
 def test_single_images_of_the_classes_to_test_on_are_refused(tmp_path: Path) -> None:
@@ -203,6 +203,6 @@ def test_single_images_of_the_classes_to_test_on_are_refused(tmp_path: Path) -> 
         photograph(tmp_path / f"{place}.png", seed)
     data = schema.Folder(str(tmp_path), size=16, shorter=20)
     with pytest.raises(ValueError, match="has one image of each of the 2 classes to test on: .* two or more of some"):
-        build_views(data, CPU)
+        build_task(data, CPU)
     photograph(tmp_path / "3" / "1.png", 9)
-    assert len(build_views(data, CPU).exam.images) == 3
+    assert len(build_task(data, CPU).evaluation.images) == 3

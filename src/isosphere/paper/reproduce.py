@@ -11,13 +11,15 @@ from typing import Any
 from isosphere import distributed, locks, runs
 from isosphere.paper import tables
 from isosphere.recipes import options, schema
+from isosphere.recipes.fields import FREE_FIELDS
+from isosphere.recipes.fields import PLACES as PLACES_OF_DATA
 from isosphere.train import state
-from isosphere.train.face_exam import face_counts
+from isosphere.train.faces import face_counts
 from isosphere.train.journal import environment, write_json
 from isosphere.train.loop import Run, prepare, train
 from isosphere.train.stopping import Interrupted, NonFiniteLoss
 
-PLACES = [*(("data", name) for name in state.PLACES), ("model", "weights")]  # fields that hold paths
+PLACES = [*(("data", name) for name in PLACES_OF_DATA), ("model", "weights")]  # fields that hold paths
 NAMED = [("model", "weights"), ("data", "exclude"), ("data", "probes"), ("data", "distractors")]
 
 
@@ -41,9 +43,9 @@ class Runner:
             # It came in a last step or exam, or as a run diverged: that one is told, and no other begins.
             raise Interrupted("stopped between two runs; what is finished is kept", self.before.caught[0])
         run = prepare(recipe, self.device, self.before)
-        resume = (folder / state.CHECKPOINT).is_file()
+        resume = (folder / runs.CHECKPOINT).is_file()
         if resume:
-            state.restore(run, state.load(folder / state.CHECKPOINT, recipe))
+            state.restore(run, state.load(folder / runs.CHECKPOINT, recipe))
         self.before = run
         return train(run, folder, resume)
 
@@ -137,7 +139,7 @@ class Results:
         return record
 
 
-FREE = (*state.FREE_FIELDS, "data.allow_missing")
+FREE = (*FREE_FIELDS, "data.allow_missing")
 
 
 def alike(one: schema.Recipe, other: schema.Recipe) -> bool:

@@ -1,16 +1,40 @@
-"""From a recipe to the parts of a run: batches, model, criterion, constraint, optimizer; the data are in `views.py`."""
+"""From a recipe to the parts of a run: task, batches, model, criterion, constraint, optimizer."""
 
+from dataclasses import replace
 from pkgutil import resolve_name
 
 import torch
 from torch import Tensor, nn
 
 from isosphere import distributed
+from isosphere.inference import OWN_FILES
 from isosphere.losses import CosineClassifier, ShardedClassifier, norms, sampling
 from isosphere.models.embedder import Embedder, build_embedder
 from isosphere.recipes import losses as options
 from isosphere.recipes import schema
 from isosphere.samplers import ClassBatches, ShuffledBatches
+from isosphere.train import contrastive, faces, overlap, retrieval
+from isosphere.train.task import Task, noted
+
+TASKS = {
+    schema.Rendered: retrieval.rendered_task,
+    schema.Folder: retrieval.folder_task,
+    schema.Benchmark: retrieval.benchmark_task,
+    schema.Faces: faces.faces_task,
+    schema.Cifar: contrastive.cifar_task,
+    schema.Unlabeled: contrastive.unlabeled_task,
+}
+
+
+def build_task(data: schema.Data, device: torch.device) -> Task:
+    """Open the data set and split it, so that nothing that is measured on was trained on.
+
+    Copies among one's own files are noted; the splits of benchmarks are as published.
+    """
+    task = TASKS[type(data)](data, device)
+    if not isinstance(data, OWN_FILES):
+        return task
+    return replace(task, notes=noted(*task.notes, overlap.copies(task.images, task.evaluation.sets)))
 
 
 def build_batches(recipe: schema.Recipe, labels: Tensor) -> ClassBatches | ShuffledBatches:

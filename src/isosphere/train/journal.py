@@ -6,6 +6,7 @@ import platform
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -16,16 +17,15 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from isosphere import files
+from isosphere import files, runs
 from isosphere.metrics.registry import metric
 from isosphere.monitor import recorded, turn_figures
 from isosphere.recipes import options, schema
-from isosphere.train import state
+from isosphere.train.evaluation import Evaluation
 
 THUMBNAILS = 2**25  # bytes of test images in memory that are kept for galleries
-ANY_NAME = {"encoding": "utf-8", "errors": "surrogateescape"}  # of files, also one that is not UTF-8
 WRITTEN = (
-    "result.json", state.CHECKPOINT, "test_embeddings.npz", "test_paths.txt", "test_thumbnails.npz",
+    "result.json", runs.CHECKPOINT, "test_embeddings.npz", "test_paths.txt", "test_thumbnails.npz",
     "snapshots/step-*.npz", "snapshots/directions-*.npy", "tensorboard/events.*",
 )  # fmt: skip
 """What a run leaves in its folder beside what every new one writes at once; the result first, so that it never lies."""
@@ -135,20 +135,19 @@ class Journal:
             if path.name not in kept:
                 path.unlink()
 
-    def embeddings(self, embeddings: torch.Tensor, exam: Any) -> None:
+    def embeddings(self, embeddings: torch.Tensor, evaluation: Evaluation) -> None:
         """The last test embeddings in half precision, scaled to a largest component of 1, and which images they are."""
         if not self.active:
             return
-        images, scale = exam.images, float(embeddings.abs().max().clamp(min=1e-30))
+        images, scale = evaluation.images, float(embeddings.abs().max().clamp(min=1e-30))
         arrays = {"embeddings": (embeddings / scale).half().cpu().numpy(), "labels": images.labels.cpu().numpy()}
-        if getattr(exam, "is_query", None) is not None:
-            arrays["is_query"] = exam.is_query.numpy()
+        if evaluation.is_query is not None:
+            arrays["is_query"] = evaluation.is_query.numpy()
         names = np.array(images.classes)
         np.savez_compressed(self.folder / "test_embeddings.npz", scale=scale, classes=names, **arrays)
-        paths = getattr(images, "images", images).paths
-        if paths is not None:
-            lines = [below(Path(path), Path(self.recipe.data.root)) for path in paths]
-            (self.folder / "test_paths.txt").write_text("\n".join(lines) + "\n", **ANY_NAME)
+        if images.paths is not None:
+            lines = [below(Path(path), Path(self.recipe.data.root)) for path in images.paths]
+            (self.folder / "test_paths.txt").write_text("\n".join(lines) + "\n", **runs.ANY_NAME)
         elif images.pixels is not None and images.pixels.numel() <= THUMBNAILS:
             np.savez_compressed(self.folder / "test_thumbnails.npz", pixels=images.pixels.cpu().numpy())
 
@@ -172,7 +171,7 @@ class Journal:
         headline: str,
         tested: str,
         sizes: dict[str, int],
-        deviation: str = "",
+        notes: Sequence[str] = (),
         counts: dict[str, int] | None = None,
     ) -> dict[str, Any]:
         """Write and return result.json: the last evaluation, the best (picked on test: an oracle), and the run."""
@@ -184,8 +183,8 @@ class Journal:
             "tested": tested,  # what the images are to the model
             "images": sizes,
             "seconds": round(seconds, 2),
-            "deviation": deviation,  # how a benchmark's copy differs from the original
-            **({"counts": counts} if counts else {}),  # of one's own people and their exam
+            "notes": list(notes),  # how a copy differs from the original, what is left out
+            **({"counts": counts} if counts else {}),  # of one's own people, to train and to test on
             **self.environment,
         }
         write_json(self.folder / "result.json", result)

@@ -17,22 +17,24 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from isosphere import distributed
+from isosphere import distributed, runs
 from isosphere.data.feed import Batch, loader
 from isosphere.data.packed import PackedSet
 from isosphere.data.two_views import ContrastiveView
+from isosphere.inference import ImageEmbedder, half_precision, workers
 from isosphere.monitor import Episodes, proxy_power, recorded
 from isosphere.recipes import schema
 from isosphere.recipes.losses import MarginLoss, NTXent, PairLoss
 from isosphere.samplers import ClassBatches, ShuffledBatches
 from isosphere.sphere import directions, norms
-from isosphere.train import build, evaluate, overlap, state
+from isosphere.train import build, state
 from isosphere.train.capture import CapturedStep, CompiledView
-from isosphere.train.exams import Images, View
+from isosphere.train.evaluation import evaluate, norm_statistics
 from isosphere.train.journal import Journal
+from isosphere.train.overlap import kind_of
 from isosphere.train.step import Run, train_step, update
 from isosphere.train.stopping import Interrupted, NonFiniteLoss, advice, signals, stop_diverged
-from isosphere.train.views import Views, build_views
+from isosphere.train.task import Task
 
 
 def fit(recipe: schema.Recipe, folder: str | Path, device: str = "auto", resume: bool = False) -> dict[str, Any]:
@@ -42,10 +44,10 @@ def fit(recipe: schema.Recipe, folder: str | Path, device: str = "auto", resume:
     if not resume and (folder / "recipe.json").is_file():
         raise ValueError(f"{folder} already holds a run: go on with it by resume=True, or choose another folder")
     begun = (folder / "recipe.json").is_file() and not finished.is_file()
-    if resume and begun and not (folder / state.CHECKPOINT).is_file():
+    if resume and begun and not (folder / runs.CHECKPOINT).is_file():
         print(f"isosphere: {folder} was stopped before its first checkpoint and begins again", file=sys.stderr)
         resume = False
-    saved = state.load(folder / state.CHECKPOINT, recipe) if resume else None
+    saved = state.load(folder / runs.CHECKPOINT, recipe) if resume else None
     if saved is not None and saved.get("finished") and finished.is_file():
         if distributed.rank() != 0:
             return {}
@@ -69,20 +71,20 @@ def train(run: Run, folder: Path, resume: bool = False) -> dict[str, Any]:
         try:
             last = _train(run, journal)
         except NonFiniteLoss as error:
-            kept = "; the last checkpoint is untouched" if (folder / state.CHECKPOINT).is_file() else ""
+            kept = "; the last checkpoint is untouched" if (folder / runs.CHECKPOINT).is_file() else ""
             raise NonFiniteLoss(f"{error}{kept}") from error
         journal.advance(run.step)
         seconds = run.seconds + time.monotonic() - run.started
-        views = run.views
-        kind = overlap.kind_of(recipe.data)
-        tested = overlap.tested(views.exam, views.train.classes, len(views.train), kind, compared=True)
-        told = (views.exam.headline, tested, views.sizes, views.deviation, views.counts)
+        task = run.task
+        classes, images, kind = task.images.classes, len(task.images), kind_of(recipe.data)
+        relation = task.evaluation.relation(classes, images, kind, compared=True)
+        told = (task.evaluation.headline, relation, task.sizes, task.notes, task.counts)
         return journal.result(last, seconds, *told) if journal.active else {}
 
 
 def _sizes(run: Run) -> str:
     """What is trained and what measured, in words: a folder that was read otherwise than meant shows here."""
-    sizes = run.views.sizes
+    sizes = run.task.sizes
     parts = [
         f"{sizes[f'{part}_images']:,} images"
         + (f" of {sizes[f'{part}_classes']:,} classes" if f"{part}_classes" in sizes else "")
@@ -126,20 +128,20 @@ def prepare(recipe: schema.Recipe, device: torch.device, before: Run | None = No
         raise ValueError("freeze_bn needs trained statistics to keep: name a weight file with --model.weights")
     if recipe.loop.deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # which cuBLAS asks for, before it is first used
-    views = before.views if before and before.recipe.data == recipe.data else build_views(recipe.data, device)
-    if views.unlabeled and (alike < 2 or not isinstance(recipe.batches, schema.Shuffled)):
+    task = before.task if before and before.recipe.data == recipe.data else build.build_task(recipe.data, device)
+    if task.unlabeled and (alike < 2 or not isinstance(recipe.batches, schema.Shuffled)):
         raise ValueError("images without labels need several views of each: --batches Shuffled --batches.views 2")
-    if views.unlabeled and not isinstance(recipe.loss, PairLoss):
+    if task.unlabeled and not isinstance(recipe.loss, PairLoss):
         raise ValueError(f"{type(recipe.loss).__name__} needs classes: images without labels take NTXent")
-    if isinstance(recipe.loss, NTXent) and isinstance(recipe.batches, schema.Shuffled) and not views.unlabeled:
+    if isinstance(recipe.loss, NTXent) and isinstance(recipe.batches, schema.Shuffled) and not task.unlabeled:
         told = "--batches Batches --batches.per_class 2, SupCon, or images without labels (--data Unlabeled)"
         raise ValueError(f"NTXent needs two images of each class in a batch, which Shuffled does not give: use {told}")
-    batches = build.build_batches(recipe, views.train.labels)
+    batches = build.build_batches(recipe, task.images.labels)
     torch.manual_seed(recipe.seed)
     model = build.build_model(recipe.model, recipe.data.size)
     build.check_size(model, recipe)
-    products = evaluate.half_precision(recipe.loop, device)
-    criterion = build.build_criterion(recipe, len(views.train.classes), products)
+    products = half_precision(recipe.loop, device)
+    criterion = build.build_criterion(recipe, len(task.images.classes), products)
     constraint = build.build_constraint(recipe.constraint)
     constraint.start(model)
     for part in (model, criterion, constraint):
@@ -160,27 +162,27 @@ def prepare(recipe: schema.Recipe, device: torch.device, before: Run | None = No
     captured = recipe.loop.compile and device.type == "cuda" and distributed.world() == 1 and recipe.classes.rate == 1
     optimizer = build.build_optimizer(recipe, model, criterion, captured)
     bad_step, loop = torch.tensor(-1, device=device), in_steps(recipe.loop, batches)
-    run = Run(recipe, device, loop, views, batches, model, network, criterion, constraint, optimizer, bad_step)
+    run = Run(recipe, device, loop, task, batches, model, network, criterion, constraint, optimizer, bad_step)
     run.update = update
     if captured:
-        if isinstance(views.train, PackedSet) and views.train.device.type == "cuda":
-            views.train.fuse_crops()
-        run.views = compiled_views(views)
+        if isinstance(task.images, PackedSet) and task.images.device.type == "cuda":
+            task.images.fuse_crops()
+        run.task = with_compiled_view(task)
         run.update = CapturedStep(update, [model, criterion, constraint], optimizer)
     return run
 
 
 def _compiled(recipe: schema.Recipe, device: torch.device) -> tuple[Any, ...]:
     """All that a compiled network is made for."""
-    double, half = recipe.loop.precision == "float64", evaluate.half_precision(recipe.loop, device)
+    double, half = recipe.loop.precision == "float64", half_precision(recipe.loop, device)
     return recipe.loop.compile, recipe.model, recipe.data.size, device, double, half
 
 
-def compiled_views(views: Views) -> Views:
-    """With SimCLR's view compiled where images are in memory: files are viewed in worker processes, as they are."""
-    if isinstance(views.train_view, ContrastiveView) and views.train.device is not None:
-        return replace(views, train_view=CompiledView(views.train_view))
-    return views
+def with_compiled_view(task: Task) -> Task:
+    """SimCLR's view compiled where images are in memory; files are viewed in worker processes, as they are."""
+    if isinstance(task.view, ContrastiveView) and task.images.device is not None:
+        return replace(task, view=CompiledView(task.view))
+    return task
 
 
 def in_steps(loop: schema.Loop, batches: ClassBatches | ShuffledBatches) -> schema.Loop:
@@ -246,42 +248,37 @@ def training_feed(run: Run) -> Iterator[Batch]:
     """This rank's part of every global batch that is left to train on, in order."""
     todo, pin = range(run.step, run.loop.steps), run.device.type == "cuda"
     feed = loader(
-        run.views.train, run.batches, run.views.train_view, todo, evaluate.workers(run.loop), run.recipe.seed, pin
+        run.task.images, run.batches, run.task.view, todo, workers(run.loop), run.recipe.seed, pin
     )
-    return (batch._replace(labels=batch.indices) for batch in feed) if run.views.unlabeled else feed
+    return (batch._replace(labels=batch.indices) for batch in feed) if run.task.unlabeled else feed
 
 
-def _embed(run: Run, images: Images, view: View | None, how: str = "embeddings") -> Tensor:
-    dtype = evaluate.half_precision(run.loop, run.device)
-    return evaluate.embed(run.model, images, view, run.device, evaluate.workers(run.loop), autocast=dtype, how=how)
+def embedder(run: Run) -> ImageEmbedder:
+    """The run's model for whole sets of images."""
+    return ImageEmbedder(run.model, run.device, workers(run.loop), half_precision(run.loop, run.device))
 
 
 def _evaluate(run: Run, journal: Journal, final: bool = False, write: bool = True) -> dict[str, float]:
-    exam, finite = run.views.exam, []
-
-    def look(images: Images, view: View | None, how: str = "embeddings") -> Tensor:
-        rows = _embed(run, images, view, how)
-        finite.append(bool(norms(rows).isfinite().all()))
-        return rows
-
-    found, embeddings = evaluate.take(exam, look, final, run.recipe.seed)
-    if not all(finite):  # every rank has all rows of every look, so that all stop here: none waits for another
-        statistics = evaluate.norm_statistics(norms(embeddings))
+    evaluation = run.task.evaluation
+    found, embeddings, finite = evaluate(evaluation, embedder(run), final, run.recipe.seed)
+    if not finite:  # every rank has all rows, so that all stop here: none waits for another
+        statistics = norm_statistics(norms(embeddings))
         stop_diverged(run, run.step, "embeddings of test images are not finite", statistics)
     if not journal.active:
         return {}
     if final and run.loop.save_embeddings:
-        journal.embeddings(embeddings, exam)
+        journal.embeddings(embeddings, evaluation)
     if write:
         journal.write(run.step, "test", found)
-    journal.examined(run.step, exam.headline, found)
+    journal.examined(run.step, evaluation.headline, found)
     return found
 
 
 def _snapshot(run: Run, journal: Journal) -> None:
-    count = min(run.loop.snapshot_images or len(run.views.train), len(run.views.train))
-    indices = torch.linspace(0, len(run.views.train) - 1, count).long()
-    embeddings = _embed(run, run.views.train.subset(indices), run.views.test_view)
+    images = run.task.images
+    count = min(run.loop.snapshot_images or len(images), len(images))
+    indices = torch.linspace(0, len(images) - 1, count).long()
+    embeddings = embedder(run)(images.subset(indices), run.task.evaluation.view)
     journal.snapshot(run.step, indices, norms(embeddings), directions(embeddings))
 
 
@@ -309,4 +306,4 @@ def _save(run: Run, journal: Journal, found: dict[str, Tensor]) -> None:
         stop_diverged(run, run.step, f"{(broken or ['a weight of another rank'])[0]} is not finite", found)
     saved = state.capture(run)  # by all ranks: each brings its class weights
     if journal.active:
-        state.save(journal.folder / state.CHECKPOINT, saved)
+        state.save(journal.folder / runs.CHECKPOINT, saved)

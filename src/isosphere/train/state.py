@@ -3,33 +3,37 @@
 import hashlib
 import os
 import time
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
 
 from isosphere import runs
+from isosphere.data.images import Images
+from isosphere.errors import NotSaved, OtherImages, OtherRecipe
 from isosphere.files import replacing
+from isosphere.inference import load_weights, read_checkpoint
 from isosphere.losses import sharded
 from isosphere.recipes import options, schema
+from isosphere.recipes.fields import FREE_FIELDS, located
 
 if TYPE_CHECKING:
     from isosphere.train.step import Run
 
-CHECKPOINT = runs.CHECKPOINT
-PLACES = ("root", "pack", "pairs_root", "exclude", "probes", "distractors")
-FREE_FIELDS = ("claim", "model.weights", "data.download", *(f"data.{name}" for name in PLACES)) + tuple(
-    f"loop.{name}"
-    for name in (
-        "eval_every", "save_every", "log_every", "workers", "tensorboard", "snapshot_every", "snapshot_images",
-        "save_embeddings", "compile",
-    )  # fmt: skip
-)
-"""Fields that may differ on resuming: they do not change what is learned, or say where a moved file is.
 
-Compiling changes rounding alone, as another device or number of processes does.
-"""
+def resumed_recipe(recipe: schema.Recipe, changes: dict[str, Any], run: Path) -> schema.Recipe:
+    """A run's recipe with fields changed; all paths are absolute if it is resumed elsewhere than it was begun."""
+    begun, *_ = folders = runs.bases(run)
+    if begun.resolve() == Path.cwd():
+        return options.override(recipe, changes)
+    return located(options.override(located(recipe, folders), changes), [Path.cwd()])
+
+
+def missing_place(data: schema.Data) -> str:
+    """The first field of the data whose folder is not there, or nothing."""
+    places = {field.name: getattr(data, field.name) for field in fields(data) if field.name in ("root", "pairs_root")}
+    return next((f"data.{name}" for name, place in places.items() if not Path(place).exists()), "")
 
 
 def save(path: Path, state: dict[str, Any]) -> None:
@@ -38,41 +42,18 @@ def save(path: Path, state: dict[str, Any]) -> None:
         with replacing(path, durable=True) as file:
             torch.save(state, file)
     except (OSError, RuntimeError) as error:  # torch reports a full disk as a RuntimeError
-        kept = f"the checkpoint before it is whole ({path})" if path.exists() else "there was none before it"
-        raise OSError(f"could not save a checkpoint: {error}; {kept}") from error
+        before = "the one before it is whole" if path.exists() else "there was none before it"
+        raise NotSaved(path, str(error), before) from error
 
 
-def load(path: Path, recipe: schema.Recipe | None = None) -> dict[str, Any]:
-    """Read a checkpoint without running code from it and, if a recipe is given, refuse one of another recipe."""
-    if not path.is_file():
-        begun = (path.parent / "recipe.json").is_file()
-        told = "the run was stopped before its first" if begun else f"{path.parent} is not a run folder"
-        told = "the run was to keep none (loop.save_every 0)" if (path.parent / "result.json").is_file() else told
-        raise FileNotFoundError(f"no checkpoint {path}: {told}")
-    try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # a damaged file makes torch raise almost anything
-        reason = str(error).split("\n")[0].split(" (1)")[0]
-        raise ValueError(f"{path} is not a checkpoint that can be read safely: {reason}") from error
-    if not isinstance(state, dict) or "recipe" not in state:
-        raise ValueError(f"{path} is not a checkpoint of isosphere")
-    if recipe is not None:
-        saved = runs.recipe_of(state["recipe"])
-        changed = {k: v for k, v in options.differences(saved, recipe).items() if k not in FREE_FIELDS}
-        if changed:
-            told = ", ".join(f"{key} {before!r} -> {after!r}" for key, (before, after) in changed.items())
-            why = "; schedules depend on the length: train a new run" if "loop.steps" in changed else ""
-            raise ValueError(f"{path} belongs to another recipe: {told}{why}")
-    return runs.translate_checkpoint(state)
-
-
-def put(module: nn.Module, weights: dict[str, Any]) -> None:
-    """Load weights that must fit exactly."""
-    try:
-        module.load_state_dict(weights)
-    except RuntimeError as error:
-        reason = " ".join(str(error).split())
-        raise ValueError(f"the checkpoint does not fit the model of its recipe: {reason[:200]}") from error
+def load(path: Path, recipe: schema.Recipe) -> dict[str, Any]:
+    """Read the checkpoint of a run to go on with; one of another recipe is refused."""
+    saved = read_checkpoint(path)
+    differences = options.differences(runs.recipe_of(saved["recipe"]), recipe)
+    changed = {field: values for field, values in differences.items() if field not in FREE_FIELDS}
+    if changed:
+        raise OtherRecipe(path, changed)
+    return saved
 
 
 def capture(run: "Run") -> dict[str, Any]:
@@ -85,9 +66,9 @@ def capture(run: "Run") -> dict[str, Any]:
         "step": run.step,
         "finished": run.step == run.loop.steps,
         "seconds": run.seconds + time.monotonic() - run.started,
-        "classes": run.views.train.classes,
-        "images": len(run.views.train),
-        "names": _names(run.views.train),
+        "classes": run.task.images.classes,
+        "images": len(run.task.images),
+        "names": _names(run.task.images),
         "model": run.model.state_dict(),
         "criterion": sharded.whole_state(run.criterion),
         "constraint": run.constraint.state_dict(),
@@ -97,35 +78,64 @@ def capture(run: "Run") -> dict[str, Any]:
     }
 
 
-def _names(images: Any) -> str:
+def _names(images: Images) -> str:
     """A digest of the images' classes and, if they are files, names, in order: batches are drawn by their numbers."""
-    files = getattr(getattr(images, "images", images), "paths", None) or []  # a pack holds the images it was made of
     digest = hashlib.sha256(images.labels.cpu().numpy().tobytes())
-    digest.update("\0".join(map(os.path.basename, files)).encode("utf-8", "surrogateescape"))
+    digest.update("\0".join(map(os.path.basename, images.paths or [])).encode("utf-8", "surrogateescape"))
     return digest.hexdigest()
 
 
 def restore(run: "Run", saved: dict[str, Any]) -> None:
     """Put a captured state back in place."""
-    if saved["classes"] != run.views.train.classes:
-        raise ValueError("the training classes are not those of the checkpoint: the images have changed since")
-    if saved.get("images", len(run.views.train)) != len(run.views.train):
-        told = f"{len(run.views.train)} training images, the checkpoint is of {saved['images']}"
-        raise ValueError(f"there are {told}: put back what it was trained on, or begin anew")
-    if saved.get("names", _names(run.views.train)) != _names(run.views.train):
-        raise ValueError("the training images have other names than the checkpoint's: put them back, or begin anew")
-    put(run.model, saved["model"])
-    put(run.criterion, sharded.own_state(run.criterion, saved["criterion"]))
-    put(run.constraint, saved["constraint"])
-    # How this device runs the optimizer is not the checkpoint's business: it may come from another one. Set before it
-    # is loaded, for torch goes by it when it puts Adam's count of steps on the CPU or beside the weights.
-    own = [{key: group.get(key) for key in ("lr", "fused", "capturable")} for group in run.optimizer.param_groups]
-    moments = sharded.own_optimizer_state(run.optimizer, saved["optimizer"])
-    groups = [group | settings for group, settings in zip(moments["param_groups"], own, strict=True)]
-    run.optimizer.load_state_dict(moments | {"param_groups": groups})
-    for group, settings in zip(run.optimizer.param_groups, own, strict=True):
-        group.update(settings)  # a rate on the device is the same tensor again
+    _check_images(run.task.images, saved)
+    load_weights(run.model, saved["model"])
+    load_weights(run.criterion, sharded.own_state(run.criterion, saved["criterion"]))
+    load_weights(run.constraint, saved["constraint"])
+    restore_optimizer(run.optimizer, saved["optimizer"])
     run.step, run.seconds = saved["step"], saved["seconds"]
     torch.set_rng_state(saved["random"])
     if saved["random_cuda"] is not None and run.device.type == "cuda":
         torch.cuda.set_rng_state(saved["random_cuda"], run.device)
+
+
+def _check_images(images: Images, saved: dict[str, Any]) -> None:
+    if saved["classes"] != images.classes:
+        raise OtherImages("classes", len(images.classes), len(saved["classes"]))
+    if saved.get("images", len(images)) != len(images):
+        raise OtherImages("number", len(images), saved["images"])
+    if saved.get("names", _names(images)) != _names(images):
+        raise OtherImages("names", _names(images)[:8], saved["names"][:8])
+
+
+SETTINGS = ("lr", "fused", "capturable")  # how this device runs the optimizer, which is not the checkpoint's business
+
+
+def restore_optimizer(optimizer: torch.optim.Optimizer, saved: dict[str, Any]) -> None:
+    """Load moments into an optimizer that may be on another device than the one they were saved from."""
+    own = [{key: group[key] for key in SETTINGS if key in group} for group in optimizer.param_groups]
+    moments = sharded.own_optimizer_state(optimizer, saved)
+    groups = [
+        {key: value for key, value in group.items() if key not in SETTINGS} | settings
+        for group, settings in zip(moments["param_groups"], own, strict=True)
+    ]
+    optimizer.load_state_dict(moments | {"param_groups": groups})
+    for group, settings in zip(optimizer.param_groups, own, strict=True):
+        group.update(settings)  # a rate on the device is the same tensor again
+        beside = settings.get("fused") or settings.get("capturable")
+        for parameter in group["params"]:
+            state = optimizer.state.get(parameter, {})
+            for name, value in state.items():
+                state[name] = _like_parameter(name, value, parameter, bool(beside))
+
+
+def _like_parameter(name: str, value: Any, parameter: torch.Tensor, beside: bool) -> Any:
+    """A value of an optimizer's state as this parameter needs it.
+
+    A fused step wants moments with the strides of the weights, which are channels last on a GPU and plain on a CPU.
+    A fused or captured Adam wants its count of steps on the weights' device, any other on the CPU.
+    """
+    if name == "step":
+        return torch.as_tensor(value, dtype=torch.float32).to(parameter.device if beside else "cpu")
+    if isinstance(value, torch.Tensor) and value.shape == parameter.shape:
+        return torch.empty_like(parameter, requires_grad=False).copy_(value)
+    return value.to(parameter.device) if isinstance(value, torch.Tensor) else value

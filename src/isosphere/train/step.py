@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from isosphere import distributed
+from isosphere.inference import half_precision
 from isosphere.losses.norms import Constraint
 from isosphere.losses.slopes import NotFinite
 from isosphere.models.embedder import Embedder
@@ -16,10 +17,10 @@ from isosphere.monitor import FIGURES, norm_figures, norm_record, proxy_power
 from isosphere.recipes import schema
 from isosphere.samplers import ClassBatches, ShuffledBatches
 from isosphere.sphere import norms
-from isosphere.train import evaluate
+from isosphere.train.evaluation import norm_statistics
 from isosphere.train.schedules import lr_factor
 from isosphere.train.stopping import stop_diverged
-from isosphere.train.views import Views
+from isosphere.train.task import Task
 
 
 @dataclass
@@ -29,7 +30,7 @@ class Run:
     recipe: schema.Recipe
     device: torch.device
     loop: schema.Loop  # the recipe's, in steps
-    views: Views
+    task: Task
     batches: ClassBatches | ShuffledBatches
     model: Embedder
     network: nn.Module  # the model, wrapped by DDP where there are several processes
@@ -73,7 +74,7 @@ def update(run: Run, images: Tensor, labels: Tensor, progress: Tensor | float) -
         held = embeddings.view_as(embeddings)  # the constraint's own way in, to tell its gradient from the criterion's
         penalty = run.constraint(held, progress=progress)
     except NotFinite as error:  # on CPU; elsewhere the loss is NaN, and is looked at when something is written
-        stop_diverged(run, run.step + 1, str(error), evaluate.norm_statistics(norms(embeddings.detach())))
+        stop_diverged(run, run.step + 1, str(error), norm_statistics(norms(embeddings.detach())))
     embeddings.retain_grad()
     held.retain_grad()
     loss = metric + penalty
@@ -98,5 +99,5 @@ def update(run: Run, images: Tensor, labels: Tensor, progress: Tensor | float) -
 
 def autocast(loop: schema.Loop, device: torch.device) -> contextlib.AbstractContextManager:
     """bfloat16 autocast where the recipe asks for it and the device has it."""
-    dtype = evaluate.half_precision(loop, device)
+    dtype = half_precision(loop, device)
     return torch.autocast(device.type, dtype) if dtype is not None else contextlib.nullcontext()

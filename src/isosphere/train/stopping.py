@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from torch import Tensor
 
-from isosphere.train import evaluate
+from isosphere.inference import half_precision
 
 if TYPE_CHECKING:
     from isosphere.train.step import Run
@@ -35,7 +35,7 @@ def stop_diverged(run: "Run", step: int, reason: str, found: dict[str, Tensor]) 
     remedies = ["a smaller eta (--constraint.eta)"] if eta else []
     remedies += ["a smaller learning rate (--optimizer.lr)"]
     remedies += ["gradient clipping (--loop.clip 1.0)"] if loop.clip is None else []
-    remedies += ["--loop.precision float32"] if evaluate.half_precision(loop, run.device) else []
+    remedies += ["--loop.precision float32"] if half_precision(loop, run.device) else []
     raise NonFiniteLoss(f"training diverged at step {step}: {reason}{told}. Try {_either(remedies)}")
 
 

@@ -45,20 +45,6 @@ def square(fraction: float) -> alignment.FaceView:
     return replace(alignment.FaceView(), fraction=fraction) if fraction < 1 else alignment.WHOLE
 
 
-def parse_place(place: str, field: str) -> tuple[str, alignment.FaceView | None]:
-    """`lfw/singles.csv:0.52` -> the place and the square of that share, or None without a share."""
-    path, colon, share = place.rpartition(":")
-    if not colon or Path(place).exists():
-        return place, None
-    try:
-        fraction = float(share)
-    except ValueError:
-        return place, None
-    if not 0 < fraction <= 1:
-        raise ValueError(f"data.{field} {place} asks for {share} of the shorter side: a share is above 0 and at most 1")
-    return path, square(fraction)
-
-
 def framed(source: Source, align: bool, device: torch.device, skip_unreadable: bool | None = None) -> ImageSet:
     """All faces of a set in their frames, on the device if they take no more than half of it.
 

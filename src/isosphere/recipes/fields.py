@@ -1,0 +1,54 @@
+"""Fields of a recipe that hold paths, and those that do not change what is learned. One list, asked by everybody."""
+
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+
+from isosphere.recipes import schema
+
+PLACES = ("root", "pack", "pairs_root", "exclude", "probes", "distractors")
+"""Fields of the data that hold paths."""
+SHARED = ("probes", "distractors")
+"""Those whose paths may end in a share of the frame, `lfw/singles.csv:0.52`."""
+FREE_FIELDS = ("claim", "model.weights", "data.download", *(f"data.{name}" for name in PLACES)) + tuple(
+    f"loop.{name}"
+    for name in (
+        "eval_every", "save_every", "log_every", "workers", "tensorboard", "snapshot_every", "snapshot_images",
+        "save_embeddings", "compile",
+    )  # fmt: skip
+)
+"""Fields that do not change what is learned, or say where a moved file is: they may differ on resuming.
+
+Compiling changes rounding alone, as another device or number of processes does.
+"""
+
+
+def split_share(place: str) -> tuple[str, float | None]:
+    """`lfw/singles.csv:0.52` -> the path and the share, which is None where there is none."""
+    path, colon, share = place.rpartition(":")
+    if not colon or Path(place).exists():
+        return place, None
+    try:
+        return path, float(share)
+    except ValueError:
+        return place, None
+
+
+def located(recipe: schema.Recipe, folders: Sequence[Path]) -> schema.Recipe:
+    """The recipe with relative paths as the first of these folders sees them that does; others stay."""
+
+    def found(place: str, field: str) -> str:
+        path = split_share(place)[0] if field in SHARED else place
+        for folder in folders if path else ():
+            if (folder / path).exists() and not (folder / path / "recipe.json").is_file():  # a run of that name
+                return f"{(folder / path).resolve()}{place[len(path) :]}"
+        return place
+
+    data, model = recipe.data, recipe.model
+    places = {field.name: getattr(data, field.name) for field in fields(data) if field.name in PLACES}
+    moved = {
+        name: found(place, name) if isinstance(place, str) else tuple(found(one, name) for one in place)
+        for name, place in places.items()
+    }
+    weights = model.weights and found(model.weights, "weights")
+    return replace(recipe, data=replace(data, **moved), model=replace(model, weights=weights))

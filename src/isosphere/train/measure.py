@@ -1,0 +1,103 @@
+"""A trained run measured again: on its own test images, or on others."""
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+from isosphere.data.images import Images, open_images
+from isosphere.data.transforms import View
+from isosphere.errors import MovedData, NoProbe, NoTestPart, Option, SingleImages, TooFewClasses
+from isosphere.inference import ImageEmbedder, Trained, parse_place, preprocessed
+from isosphere.recipes import schema
+from isosphere.train.build import build_task
+from isosphere.train.contrastive import Frozen
+from isosphere.train.evaluation import Embedded, Evaluation, evaluate
+from isosphere.train.faces import faces_evaluation
+from isosphere.train.overlap import kind_of
+from isosphere.train.retrieval import Retrieval
+
+
+class MirroredRetrieval(Retrieval):
+    """Retrieval of faces, whose embeddings are averaged with those of their mirror images."""
+
+    def embed(self, embedder: ImageEmbedder, final: bool) -> Embedded:
+        return {"embeddings": embedder.mirrored(self.images, self.view)}
+
+
+def measure_run(trained: Trained, root: str | None = None) -> dict[str, Any]:
+    """A trained run on its own test images, or in retrieval among all classes of a folder or CSV.
+
+    Of a given split only test images are measured. Returns the metrics as `last`, and as `tested` what the images are
+    to the run.
+    """
+    if root is None:
+        evaluation = _own_evaluation(trained)
+        relation = _relation(trained, evaluation)
+    else:
+        images, view, part = _other_images(trained, root)
+        faces = isinstance(trained.recipe.data, schema.Faces)
+        evaluation = (MirroredRetrieval if faces else Retrieval)(images, view)
+        shared = len(set(images.classes).intersection(trained.classes))
+        relation = f"all {len(images.classes)} classes of {part}"
+        relation += f"; {shared} have the name of one trained on" if shared else ""
+        relation += _stopped(trained)
+    found = evaluate(evaluation, trained.embedder, True, trained.recipe.seed)
+    return {"last": found.metrics, "tested": relation}
+
+
+def probe_run(trained: Trained, lrs: tuple[float, ...]) -> tuple[dict[float, dict[str, float | None]], str]:
+    """The linear probe of a run's frozen features at several learning rates, and what the images are to the run."""
+    evaluation = _own_evaluation(trained)
+    if not isinstance(evaluation, Frozen):
+        raise NoProbe(type(trained.recipe.data).__name__)
+    found = evaluation.probe(evaluation.embed(trained.embedder, True), trained.recipe.seed, lrs)
+    return found, _relation(trained, evaluation)
+
+
+def _relation(trained: Trained, evaluation: Evaluation) -> str:
+    """What the run's own test images are to it, and whether it was stopped."""
+    kind = kind_of(trained.recipe.data)
+    return evaluation.relation(trained.classes, trained.images, kind, compared=False) + _stopped(trained)
+
+
+def _stopped(trained: Trained) -> str:
+    return "" if trained.stopped is None else f"; the run was stopped at step {trained.stopped:,}"
+
+
+def _own_evaluation(trained: Trained) -> Evaluation:
+    """The evaluation of a run's own data, wherever they are now."""
+    data = trained.recipe.data
+    try:
+        if isinstance(data, schema.Faces):
+            return faces_evaluation(data, trained.device)
+        task = build_task(data, trained.device)
+        other = len(trained.classes) > 1 and task.images.classes != trained.classes  # one is called as its folder
+        if other or (isinstance(task.evaluation, Retrieval) and trained.images not in (None, len(task.images))):
+            place = data.name if isinstance(data, schema.Benchmark | schema.Cifar) else data.root
+            text = f"{place} is not what this run was trained on: other training {'classes' if other else 'images'}"
+            warnings.warn(f"{text}; data.root says where the run's own are", stacklevel=2)
+        return task.evaluation
+    except FileNotFoundError as error:
+        field = "data.pairs_root" if isinstance(data, schema.Faces) else "data.root"
+        raise MovedData(str(error), Path.cwd(), Option(field)) from error
+
+
+def _other_images(trained: Trained, root: str) -> tuple[Images, View | None, str]:
+    """Images of a place, of a given split the test part, and what this part is called.
+
+    Of faces `folder:0.52` gives another share of the frame.
+    """
+    part = root
+    root, share = parse_place(root, "root") if isinstance(trained.recipe.data, schema.Faces) else (root, None)
+    images = open_images(root)
+    if images.splits is not None:
+        tests = [index for index, split in enumerate(images.splits) if split == "test"]
+        if not tests:
+            raise NoTestPart(root)
+        if len(tests) < len(images):
+            part, images = f"the test part of {part}", images.subset(tests)
+    if len(images.classes) < 2:
+        raise TooFewClasses(part, "test", len(images.classes), 2)
+    if int(images.labels.bincount().max()) < 2:
+        raise SingleImages(part, len(images.classes))
+    return *preprocessed(trained, images, Path(root), share, people=2), part

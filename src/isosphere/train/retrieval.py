@@ -1,0 +1,116 @@
+"""Retrieval: an image of a class is looked for by another one, as a rule among classes that were not trained on."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from isosphere.data import retrieval
+from isosphere.data.images import Images, ImageSet, open_images, readable_images, split_classes
+from isosphere.data.packed import PackedSet, pack
+from isosphere.data.transforms import ShiftView, TrainView, View
+from isosphere.errors import BadArgument, OneSplit, SingleImages, TooFewClasses
+from isosphere.inference import ImageEmbedder, evaluation_view
+from isosphere.metrics import clustering_metrics, retrieval_metrics
+from isosphere.recipes import schema
+from isosphere.train.evaluation import Embedded
+from isosphere.train.task import Task, noted
+
+RECALLS = {
+    "cub200": (1, 2, 4, 8),
+    "cars196": (1, 2, 4, 8),
+    "sop": (1, 10, 100, 1000),
+    "inshop": (1, 10, 20, 30, 40, 50),
+}
+
+
+@dataclass(frozen=True)
+class Retrieval:
+    """Recall@K and MAP@R; after the last step also NMI and F1."""
+
+    images: Images
+    view: View | None
+    is_query: Tensor | None = None
+    recalls: tuple[int, ...] = (1, 2, 4, 8)
+    headline: ClassVar[str] = "recall@1"
+
+    @property
+    def sets(self) -> list[Images]:
+        return [self.images]
+
+    @property
+    def classes(self) -> int:
+        return len(self.images.classes)
+
+    def embed(self, embedder: ImageEmbedder, final: bool) -> Embedded:
+        return {"embeddings": embedder(self.images, self.view)}
+
+    def measure(self, embedded: Embedded, final: bool, seed: int) -> dict[str, float]:
+        embeddings, labels = embedded["embeddings"], self.images.labels
+        if self.is_query is None:
+            found = retrieval_metrics(embeddings, labels, self.recalls)
+        else:
+            asks, others = self.is_query.to(embeddings.device), ~self.is_query.to(embeddings.device)
+            gallery = embeddings[others], labels[~self.is_query]
+            found = retrieval_metrics(embeddings[asks], labels[self.is_query], self.recalls, *gallery)
+        return found | clustering_metrics(embeddings, labels, seed) if final else found
+
+    def relation(self, classes: Sequence[str], images: int | None, kind: str, compared: bool) -> str:
+        names = set(self.images.classes)
+        if names.isdisjoint(classes):
+            return f"{kind} classes, never seen in training"
+        return f"{kind} images; {len(names.intersection(classes))} of {len(names)} classes were trained on"
+
+
+def rendered_task(data: schema.Rendered, device: torch.device) -> Task:
+    """Characters drawn here."""
+    from isosphere.data.rendered import rendered
+
+    train, test = split_classes(rendered(data.classes, data.per_class, data.seed, data.size))
+    return Task(train, ShiftView(data.shift) if data.shift else None, Retrieval(test, None))
+
+
+def folder_task(data: schema.Folder, device: torch.device) -> Task:
+    """One's own images."""
+    images = readable_images(open_images(data.root), data.skip_unreadable)
+    check_splits(images, data.root)
+    train, test = split_classes(images, data.train_fraction, allow_shared=data.allow_shared)
+    for part, use in ((train, "train"), (test, "test")):
+        if len(part.classes) < 2:
+            raise TooFewClasses(data.root, use, len(part.classes), 2)
+    if int(torch.bincount(test.labels).max()) < 2:
+        raise SingleImages(data.root, len(test.classes))
+    train_view = TrainView(data.size, data.shorter, data.scale, flip=data.flip)
+    return Task(train, train_view, Retrieval(test, evaluation_view(data)), noted(images.note))
+
+
+def check_splits(images: ImageSet, root: str) -> None:
+    """Refuse a given split that has training images alone, or test images alone."""
+    given = set(images.splits or ())
+    if len(given) == 1:
+        raise OneSplit(root, *given, "test" if given == {"train"} else "train")
+
+
+def benchmark_task(data: schema.Benchmark, device: torch.device) -> Task:
+    """A benchmark of the paper, or in a trial a part of its training classes."""
+    benchmark = retrieval.load(data.name, data.root, data.allow_missing)
+    train, test, is_query = benchmark.train, benchmark.test, benchmark.is_query
+    if data.pack:
+        train = _packed(train, f"{data.name}-train", data, device)
+        test = test if data.held_out else _packed(test, f"{data.name}-test", data, device)
+    if data.held_out:
+        is_query, kept = None, len(train.classes) - data.held_out
+        if kept < 1:
+            raise BadArgument("data.held_out", data.held_out, f"below {len(train.classes)}, the training classes")
+        train, test = train.of_classes(range(kept)), train.of_classes(range(kept, len(train.classes)))
+    train_view = TrainView(data.size, data.shorter, data.scale, flip=data.flip)
+    evaluation = Retrieval(test, evaluation_view(data), is_query, RECALLS[data.name])
+    return Task(train, train_view, evaluation, noted(benchmark.note))
+
+
+def _packed(images: ImageSet, name: str, data: schema.Benchmark, device: torch.device) -> PackedSet:
+    store = pack(images, Path(data.pack) / f"{name}-{data.shorter}", data.shorter)
+    return store.to(device) if store.fits(device) else store
