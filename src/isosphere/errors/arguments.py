@@ -1,0 +1,56 @@
+"""Arguments and options that cannot be, and dependencies that are missing."""
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, ClassVar
+
+from .base import InputError, IsosphereError, Option
+
+
+@dataclass(eq=False)
+class MissingExtra(IsosphereError, ImportError):
+    """A dependency of an extra that is not installed."""
+
+    text: ClassVar[str] = "{what} needs {package}: pip install 'isosphere[{extra}]'"
+    code: ClassVar[int] = 2
+    what: str
+    package: str
+    extra: str
+
+
+def need(package: str, extra: str, what: str) -> Any:
+    """The module of an extra, or the one line that names the command which installs it."""
+    try:
+        return import_module(package)
+    except ImportError as error:
+        raise MissingExtra(what, package.split(".")[0], extra) from error
+
+
+@dataclass(eq=False)
+class BadArgument(InputError):
+    """An argument or a recipe's field with a value that cannot be."""
+
+    text: ClassVar[str] = "{name} must be {expected}, not {value!r}"
+    name: str
+    value: Any
+    expected: str
+
+
+@dataclass(eq=False)
+class Incompatible(InputError):
+    """Fields of a recipe that do not go together."""
+
+    text: ClassVar[str] = "{reason}; use {remedies}"
+    fields: tuple[str, ...]
+    reason: str
+    remedies: tuple[Option, ...]
+
+
+@dataclass(eq=False)
+class WrongSize(InputError):
+    """A backbone that cannot take images of the recipe's size."""
+
+    text: ClassVar[str] = "{backbone} cannot take images of {size} x {size} pixels: {reason}"
+    backbone: str
+    size: int
+    reason: str

@@ -1,0 +1,33 @@
+"""Training that stopped."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from .base import Option, RunError
+
+
+@dataclass(eq=False)
+class Diverged(RunError):
+    """Training diverged; `remedies` are what the run could try and does not."""
+
+    text: ClassVar[str] = "training diverged at step {step}: {reason} ({values}). Try {remedies}"
+    step: int
+    reason: str
+    values: dict[str, float]
+    remedies: tuple[Option, ...]
+
+
+@dataclass(eq=False)
+class Interrupted(RunError):
+    """Training was asked to stop by a signal, and saved."""
+
+    text: ClassVar[str] = "stopped and saved at step {step} of {steps}; resume {folder}"
+    step: int
+    steps: int
+    folder: Any
+    signal: int
+
+    @property
+    def code(self) -> int:
+        """As a shell has it."""
+        return 128 + self.signal
