@@ -9,7 +9,7 @@ final runs of 100 epochs, so the two best of every arm are tried again with as m
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from isosphere.paper import published
+from isosphere.paper import evidence, published
 from isosphere.paper.contrastive import CONTRASTIVE, named
 from isosphere.paper.faces import FACES, HEADS
 from isosphere.paper.retrieval import LOSSES, RETRIEVAL
@@ -210,6 +210,15 @@ def _rates(asked: Asked) -> Cells:
     return found
 
 
+def _heads(asked: Asked) -> Cells:
+    """Learning rate and first weights of the head, on held-out training classes."""
+    if asked.losses or asked.arms:
+        raise RecipeError("this table has one loss and two methods: leave out --losses and --arms")
+    dataset = asked.dataset or "cub200"
+    _known("data set", [dataset], published.ITERATIONS)
+    return evidence.heads(dataset)
+
+
 def _faces(asked: Asked) -> Cells:
     """Tables 4 and 11; CASIA-WebFace, or the small recipe on LFW's people."""
     dataset = asked.dataset or "casia"
@@ -249,6 +258,7 @@ TABLES = {
     "table5": ("SimCLR on CIFAR, linear evaluation (also Table 12)", _simclr),
     "table8": ("eta of L2-reg, triplet loss on Cars196", _ablation(("l2reg-eta",))),
     "table9": ("rho of SEC-EMA, triplet loss on Cars196", _ablation(("rho",))),
+    "heads": ("the head's learning rate and first weights, on held-out training classes", _heads),
     "rates": ("R@1 against learning rate: is SEC more than a larger angular step?", _rates),
 }
 """Name -> what it is, and its cells."""

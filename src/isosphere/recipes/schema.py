@@ -28,6 +28,8 @@ class Model:
     """A local .safetensors or .pth file for the backbone; none starts from scratch."""
     head: Literal["bn_fc", "fc", "mlp", "dropout_fc_bn"] = "bn_fc"
     """For retrieval batch norm and a linear layer (App. B.1); mlp is SimCLR's, dropout_fc_bn ArcFace's."""
+    head_start: Literal["random", "pca"] = "random"
+    """pca starts the head as principal components of the training images' features; bn_fc and fc alone can."""
     dim: int = 512
     """Length of an embedding."""
     freeze_bn: bool = False

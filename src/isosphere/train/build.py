@@ -52,7 +52,8 @@ def build_batches(recipe: schema.Recipe, labels: Tensor) -> ClassBatches | Shuff
 
 def build_model(model: schema.Model, size: int) -> Embedder:
     """The embedder that the recipe names, for images of `size` x `size` pixels."""
-    return build_embedder(**vars(model), size=size)
+    fields = {name: value for name, value in vars(model).items() if name != "head_start"}
+    return build_embedder(**fields, size=size)
 
 
 @torch.no_grad()

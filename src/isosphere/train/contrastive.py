@@ -74,6 +74,9 @@ class Frozen:
         device = embedded["train"].device
         return embedded["train"], self.train.labels.to(device), embedded["test"], truth.to(device)
 
+    def untrained(self, embedder: ImageEmbedder) -> dict[str, float]:
+        return {}  # k-NN before the first step is of these already
+
     def relation(self, classes: Sequence[str], images: int | None, kind: str, compared: bool) -> str:
         if images not in (None, len(self.train)):
             return f"{kind} images of another split than in training: some may have been trained on"
@@ -99,6 +102,9 @@ class Unlabeled:
 
     def measure(self, embedded: Embedded, final: bool, seed: int) -> dict[str, float]:
         return {}
+
+    def untrained(self, embedder: ImageEmbedder) -> dict[str, float]:
+        return {}  # k-NN before the first step is of these already
 
     def relation(self, classes: Sequence[str], images: int | None, kind: str, compared: bool) -> str:
         return "the images trained on"

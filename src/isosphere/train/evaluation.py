@@ -38,6 +38,9 @@ class Evaluation(Protocol):
     def measure(self, embedded: Embedded, final: bool, seed: int) -> dict[str, float]:
         """The metrics, as fractions."""
 
+    def untrained(self, embedder: ImageEmbedder) -> dict[str, float]:
+        """The metrics of the backbone's own features, which training must beat; empty where there is no such thing."""
+
     def relation(self, classes: Sequence[str], images: int | None, kind: str, compared: bool) -> str:
         """What the images are to a model that was trained on these classes, and on so many images if known.
 

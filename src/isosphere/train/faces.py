@@ -111,6 +111,9 @@ class Faces:
                 found[f"rank1@{name}"] = _none(distractors_ahead(probes, labels, its, [len(its)])[2][len(its)])
         return found | _foreseen("rank1", norms(probes)[rows], ahead[counts[-1]] > 0)
 
+    def untrained(self, embedder: ImageEmbedder) -> dict[str, float]:
+        return {}  # faces are judged by embeddings alone
+
     def relation(self, classes: Sequence[str], images: int | None, kind: str, compared: bool) -> str:
         trained, people = overlap.named(classes), [overlap.named(images.classes) for images in self.sets]
         known = {name for names in people for name in names}

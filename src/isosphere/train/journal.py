@@ -159,6 +159,11 @@ class Journal:
         norms = f"norm {found['norm_mean']:.3g} (variance {found['norm_variance']:.3g})"
         self.say("  ".join([f"step {step:>6}", *told, norms]))
 
+    def untrained(self, found: dict[str, float]) -> None:
+        """Append the metrics of the backbone's features before training, if there are any."""
+        if found:
+            self.write(0, "untrained", recorded(found))
+
     def entries(self, kind: str) -> list[dict[str, Any]]:
         """All lines of a kind so far, also those before a resume."""
         lines = (self.folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines() if self.active else ()
@@ -176,10 +181,12 @@ class Journal:
     ) -> dict[str, Any]:
         """Write and return result.json: the last evaluation, the best (picked on test: an oracle), and the run."""
         best = max(self.entries("test"), key=lambda entry: entry[headline])
+        untrained = [{k: v for k, v in line.items() if k != "kind"} for line in self.entries("untrained")]
         result = {
             "recipe": options.to_dict(self.recipe),
             "last": last,
             "oracle": best,
+            **({"untrained": untrained[0]} if untrained else {}),  # the backbone's features
             "tested": tested,  # what the images are to the model
             "images": sizes,
             "seconds": round(seconds, 2),

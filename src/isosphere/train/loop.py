@@ -22,6 +22,7 @@ from isosphere.data.feed import Batch, loader
 from isosphere.data.packed import PackedSet
 from isosphere.data.two_views import ContrastiveView
 from isosphere.inference import ImageEmbedder, half_precision, workers
+from isosphere.models.first_head import start_as_pca
 from isosphere.monitor import Episodes, proxy_power, recorded
 from isosphere.recipes import schema
 from isosphere.recipes.losses import MarginLoss, NTXent, PairLoss
@@ -35,6 +36,8 @@ from isosphere.train.overlap import kind_of
 from isosphere.train.step import Run, train_step, update
 from isosphere.train.stopping import Interrupted, NonFiniteLoss, advice, signals, stop_diverged
 from isosphere.train.task import Task
+
+PCA_IMAGES = 10_000  # training images whose features a first head is made of
 
 
 def fit(recipe: schema.Recipe, folder: str | Path, device: str = "auto", resume: bool = False) -> dict[str, Any]:
@@ -143,7 +146,6 @@ def prepare(recipe: schema.Recipe, device: torch.device, before: Run | None = No
     products = half_precision(recipe.loop, device)
     criterion = build.build_criterion(recipe, len(task.images.classes), products)
     constraint = build.build_constraint(recipe.constraint)
-    constraint.start(model)
     for part in (model, criterion, constraint):
         part.to(device, torch.float64 if recipe.loop.precision == "float64" else None)
     if device.type == "cuda":
@@ -202,6 +204,8 @@ def _train(run: Run, journal: Journal) -> dict[str, float]:
     loop = run.loop
     kept = loop.save_every or run.step  # one that was taken up has a checkpoint, which must not stay behind
     if run.step == 0:
+        _start(run)
+        journal.untrained(run.task.evaluation.untrained(embedder(run)))
         _evaluate(run, journal)
         if loop.snapshot_every:
             _snapshot(run, journal)
@@ -242,6 +246,15 @@ def _train(run: Run, journal: Journal) -> dict[str, float]:
             told = f"stopped and saved at step {run.step} of {loop.steps}"
             raise Interrupted(told, run.caught[0] if run.caught else signal.SIGTERM)
     return last
+
+
+def _start(run: Run) -> None:
+    """What is done to the first weights, after the random start that the seed gives."""
+    if run.recipe.model.head_start == "pca":
+        images = run.task.images
+        some = images.subset(torch.linspace(0, len(images) - 1, min(len(images), PCA_IMAGES)).long())
+        start_as_pca(run.model.head, embedder(run)(some, run.task.evaluation.view, run.model.features))
+    run.constraint.start(run.model)
 
 
 def training_feed(run: Run) -> Iterator[Batch]:

@@ -58,6 +58,9 @@ class Retrieval:
             found = retrieval_metrics(embeddings[asks], labels[self.is_query], self.recalls, *gallery)
         return found | clustering_metrics(embeddings, labels, seed) if final else found
 
+    def untrained(self, embedder: ImageEmbedder) -> dict[str, float]:
+        return self.measure({"embeddings": embedder.features(self.images, self.view)}, final=False, seed=0)
+
     def relation(self, classes: Sequence[str], images: int | None, kind: str, compared: bool) -> str:
         names = set(self.images.classes)
         if names.isdisjoint(classes):

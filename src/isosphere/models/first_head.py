@@ -1,0 +1,39 @@
+"""A first head that keeps what the backbone knows: the principal components of its features."""
+
+import torch
+from torch import Tensor, nn
+
+from isosphere.errors import Incompatible, Option
+
+
+@torch.no_grad()
+def start_as_pca(head: nn.Sequential, features: Tensor) -> None:
+    """Make the head's embeddings the leading principal components of these features (N, F), in place.
+
+    The weights get the root mean square of torch's random start, so a learning rate means the same for both. Batch norm
+    starts with the features' own mean and variance.
+    """
+    linear = head[-1]
+    norm = head[0] if isinstance(head[0], nn.BatchNorm1d) else None
+    if not isinstance(linear, nn.Linear) or len(head) != 1 + (norm is not None):
+        remedies = (Option("model.head", "bn_fc"), Option("model.head_start", "random"))
+        raise Incompatible(("model.head", "model.head_start"), "only bn_fc and fc can start as PCA", remedies)
+    if linear.out_features > linear.in_features:
+        remedies = (Option("model.dim", linear.in_features), Option("model.head_start", "random"))
+        reason = f"{linear.in_features} features have no {linear.out_features} principal components"
+        raise Incompatible(("model.dim", "model.head_start"), reason, remedies)
+    rows = features.double().cpu()  # eigh in double precision on the CPU gives the same signs and order everywhere
+    variance, mean = torch.var_mean(rows, 0, correction=0)
+    centered = rows - mean
+    _, vectors = torch.linalg.eigh(centered.T @ centered)  # (F, F), eigenvalues ascending
+    components = vectors.flip(1)[:, : linear.out_features].T  # (D, F)
+    largest = components.abs().argmax(1, keepdim=True)
+    components = components * components.gather(1, largest).sign()
+    if norm is not None:
+        norm.running_mean.copy_(mean)
+        norm.running_var.copy_(variance)
+        components = components * (variance + norm.eps).sqrt()
+    weight = components / components.square().mean().sqrt() * (3 * linear.in_features) ** -0.5
+    linear.weight.copy_(weight)
+    if linear.bias is not None:
+        linear.bias.copy_(torch.zeros(len(weight)) if norm is not None else -(weight @ mean))

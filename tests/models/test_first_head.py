@@ -1,0 +1,64 @@
+import pytest
+import torch
+from sklearn.decomposition import PCA
+
+from isosphere.errors import Incompatible
+from isosphere.models.embedder import build_head
+from isosphere.models.first_head import start_as_pca
+from isosphere.train.loop import fit
+from tiny import tiny_recipe
+
+
+def features(count=200, width=12):
+    generator = torch.Generator().manual_seed(0)
+    mixed = torch.randn(count, width, generator=generator) @ torch.randn(width, width, generator=generator)
+    return mixed + 5 * torch.rand(width, generator=generator)
+
+
+@pytest.mark.parametrize("kind", ["bn_fc", "fc"])
+def test_the_embeddings_are_sklearns_components_up_to_one_scale(kind):
+    rows = features()
+    head = build_head(kind, 12, 4).eval()
+    start_as_pca(head, rows)
+    expected = torch.from_numpy(PCA(4, svd_solver="full").fit_transform(rows.double().numpy()))
+    ratio = head(rows).double() / expected  # signs are free, the scale is one
+    assert ratio.abs().std() / ratio.abs().mean() < 1e-3
+
+
+def test_the_weights_are_as_large_as_torchs_random_ones():
+    torch.manual_seed(0)
+    head = build_head("fc", 300, 40)
+    before = float(head[-1].weight.square().mean().sqrt())
+    start_as_pca(head, features(width=300))
+    assert float(head[-1].weight.square().mean().sqrt()) == pytest.approx(before, rel=0.02)
+
+
+@pytest.mark.parametrize("kind, width, field", [("mlp", 4, "model.head"), ("dropout_fc_bn", 4, "model.head"),
+                                                ("bn_fc", 13, "model.dim")])  # fmt: skip
+def test_heads_that_cannot_are_refused(kind, width, field):
+    with pytest.raises(Incompatible) as caught:
+        start_as_pca(build_head(kind, 12, width), features())
+    assert caught.value.fields == (field, "model.head_start")
+
+
+def test_a_run_starts_there_and_says_what_the_features_can_do(tmp_path):
+    changes = {"model.dim": 64, "loop.steps": 1, "optimizer.lr": 1e-9}
+    results = {
+        start: fit(tiny_recipe("rendered", changes | {"model.head_start": start}), tmp_path / start, "cpu")
+        for start in ("pca", "random")
+    }
+    untrained = [result["untrained"]["map@r"] for result in results.values()]
+    assert untrained[0] == untrained[1] > 0
+    # All components of a small network's features keep what these can do; a random head loses some of it.
+    assert results["pca"]["last"]["map@r"] > results["random"]["last"]["map@r"]
+
+
+def test_a_resumed_run_keeps_its_head(tmp_path):
+    recipe = tiny_recipe("rendered", {"model.dim": 32, "model.head_start": "pca"})
+    whole = fit(recipe, tmp_path / "whole", "cpu")
+    for name in ("result.json", "checkpoint.pt"):
+        assert (tmp_path / "whole" / name).is_file()
+    again = fit(recipe, tmp_path / "whole", "cpu", resume=True)
+    assert again["last"] == whole["last"]
+
+
