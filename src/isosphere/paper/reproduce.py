@@ -183,7 +183,7 @@ def reproduce(
     seeds, recipes = list(seeds), [recipe for arms in cells.values() for recipe in arms.values()]
     if tune and tables.TRIAL_SEED in seeds:
         raise ValueError(f"seed {tables.TRIAL_SEED} is the trials': final runs need others")
-    if any(getattr(recipe.data, "held_out", 0) for recipe in recipes):
+    if tune and any(getattr(recipe.data, "held_out", 0) for recipe in recipes):
         raise ValueError("data.held_out belongs to the trials: final runs are measured on the test set")
     runner = Runner(device)
     chosen = {
