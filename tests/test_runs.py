@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from isosphere import runs
+from isosphere import paper, runs
 from isosphere.errors import DamagedFile, NotARun, NotResults, OtherVersion, UnfinishedRun
-from isosphere.recipes import find, options
+from isosphere.recipes import options
 
 RESULTS = Path(__file__).parents[1] / "results"
 NO_RUNS = ("bench_", "figures_cars196_triplet", "resume_h200")  # what else is measured there
@@ -19,7 +19,8 @@ NO_RUNS = ("bench_", "figures_cars196_triplet", "resume_h200")  # what else is m
 def folder(tmp_path):
     """A finished run folder as the loop writes it: 3 test images, two snapshots, three lines."""
     (tmp_path / "run" / runs.SNAPSHOTS).mkdir(parents=True)
-    folder, recipe = tmp_path / "run", options.to_dict(find("cub200-ms-sec", {"loop.snapshot_every": 10, "seed": 3}))
+    folder = tmp_path / "run"
+    recipe = options.to_dict(paper.find("cub200-ms-sec", {"loop.snapshot_every": 10, "seed": 3}))
     (folder / runs.RECIPE).write_text(json.dumps(recipe))
     (folder / runs.RUN).write_text(json.dumps({"seen_from": "..", "git": "abc"}))
     lines = [
@@ -55,7 +56,7 @@ def test_old_versions_are_translated(folder):
     (folder / runs.RESULT).write_text(json.dumps({"recipe": recipe, "last": {}, "deviation": "short"}))
     (folder / runs.METRICS).write_text('{"step": 1, "kind": "alarm", "alarm": "spread", "text": "x"}\n')
     run = runs.read(folder, strict=True)
-    assert run.recipe == find("cub200-ms-sec", {"loop.snapshot_every": 10, "seed": 3})
+    assert run.recipe == paper.find("cub200-ms-sec", {"loop.snapshot_every": 10, "seed": 3})
     assert run.about["notes"] == ["short"] and "optimizer" in run.about["recipe"]
     assert run.of_kind("warning")[0]["warning"] == "spread"
     assert runs.translate_record({"arm": "sec", "deviation": ""}) == {"method": "sec", "notes": []}

@@ -4,10 +4,11 @@ import json
 
 import pytest
 
+from isosphere.errors import BadArgument, Option
 from isosphere.paper import ALL, published
 from isosphere.paper.contrastive import CONTRASTIVE
 from isosphere.paper.tables import Asked, cells, printed
-from isosphere.recipes import RecipeError, losses, options, schema
+from isosphere.recipes import losses, options, schema
 
 SUFFIXES = ("", "-l2reg", "-sec", "-sec-ema", "-sec-relative")
 ETAS = {  # Table 12: L2-reg, SEC, SEC-EMA
@@ -57,7 +58,7 @@ def test_the_setting_of_appendix_b3(name):
     for recipe in (plain, authors):
         assert recipe.data.name == name.split("-")[1] and recipe.data.scale == (0.2, 1.0) and recipe.data.held_out == 0
         assert recipe.data.jitter == (0.4, 0.4, 0.4, 0.1)
-        assert recipe.model == schema.Model("resnet50_cifar", None, "mlp", 128, preprocessing=recipe.data.name)
+        assert recipe.model == schema.Model("resnet50_cifar", None, "mlp", dim=128, preprocessing=recipe.data.name)
         assert recipe.batches == schema.Shuffled(256, views=2) and recipe.schedule == schema.Cosine(0.001)
         assert recipe.loop.unit == "epochs" and recipe.loop.steps == (200 if name.endswith("-200") else 100)
     assert authors.optimizer == schema.SGD(lr=0.5, weight_decay=1e-4, momentum=0.9, decay_batch_norm=True)
@@ -93,30 +94,10 @@ def test_table_5_has_five_arms_and_what_the_paper_printed_beside_them(dataset, e
 
 
 @pytest.mark.parametrize(
-    "asked, told",
-    [
-        (Asked(dataset="cub200"), "no data set 'cub200' in this table; there are cifar10, cifar100"),
-        (Asked(epochs=300), "no number of epochs '300' in this table; there are 100, 200"),
-        (Asked(arms=("balanced",)), "no arm 'balanced'"),
-    ],
+    ("field", "text"),
+    [("data.held_out", "1"), ("data.name", "cifar20"), ("data.scale", "0.5,0.2"), ("batches.views", "0")],
 )
-def test_what_table_5_does_not_have_is_told(asked, told):
-    with pytest.raises(RecipeError, match=told):
-        cells("table5", asked)
-
-
-@pytest.mark.parametrize(
-    "changes, told",
-    [
-        ({"data.held_out": "1"}, "held_out must be a share of the images below 1, not 1.0"),
-        ({"data.held_out": "-0.1"}, "held_out must be a share of the images below 1, not -0.1"),
-        ({"data.name": "cifar20"}, "data.name"),
-        ({"data.scale": "0.5,0.2"}, "scale must be two shares of the area in order"),
-        ({"batches.views": "0"}, "views must be at least 1, not 0"),
-        ({"data.size": "64"}, "data.size: no such field"),
-    ],
-)
-def test_nonsense_is_refused_in_a_line(changes, told):
-    with pytest.raises(ValueError, match=told) as caught:
-        options.override(CONTRASTIVE["simclr-cifar10-sec"], changes)
-    assert len(str(caught.value).splitlines()) == 1
+def test_nonsense_is_refused(field, text):
+    with pytest.raises(BadArgument) as caught:
+        options.override(CONTRASTIVE["simclr-cifar10-sec"], {field: text})
+    assert caught.value.name == Option(field)

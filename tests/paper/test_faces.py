@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from isosphere.errors import BadArgument, Option
 from isosphere.paper import ALL, published, tables
 from isosphere.paper.faces import FACES
 from isosphere.recipes import losses, options, schema
@@ -31,7 +32,7 @@ def test_names_and_json():
 @pytest.mark.parametrize("row", ROWS)
 def test_every_row_trains_as_appendix_b2_says(row):
     recipe = FACES[f"casia-{row}"]
-    assert recipe.model == schema.Model("se_resnet50_ir", None, "dropout_fc_bn", 512)
+    assert recipe.model == schema.Model("se_resnet50_ir", None, "dropout_fc_bn", dim=512)
     assert recipe.batches == schema.Shuffled(256) and (recipe.loop.unit, recipe.loop.steps) == ("epochs", EPOCHS)
     assert recipe.optimizer == schema.SGD(lr=0.1, weight_decay=5e-4, momentum=0.9)
     rates = [0.1] * 10 + [0.01] * 4 + [0.001] * 2
@@ -58,23 +59,21 @@ def test_margins_of_section_4_and_appendix_b2(head, loss):
 
 
 @pytest.mark.parametrize(
-    "head, margin, told",
-    [
-        ("arcface", "28.6", "margin must be an angle in radians from 0 to 1.5708, not 28.6"),
-        ("cosface", "35", "margin must be a difference of cosines from 0 to 1, not 35.0"),
-        ("sphereface", "0", "margin must be a multiple of the angle from 1 to 10, not 0"),
-    ],
+    "head, margin",
+    [("arcface", 28.6), ("cosface", 35.0), ("sphereface", 0)],  # degrees, percent, none
 )
-def test_margins_in_other_units_are_refused(head, margin, told):
-    with pytest.raises(options.RecipeError, match=f"loss: {told}"):
-        options.override(FACES[f"casia-{head}"], {"loss.margin": margin})
+def test_margins_in_other_units_are_refused(head, margin):
+    with pytest.raises(BadArgument) as caught:
+        options.override(FACES[f"casia-{head}"], {"loss.margin": str(margin)})
+    assert (caught.value.name, caught.value.value) == (Option("loss.margin"), margin)
 
 
 def test_pairs_of_your_own_may_not_take_the_name_of_a_metric():
     recipe = options.override(FACES["casia-arcface"], {"data.pairs": "lfw,calfw", "data.skip_unreadable": "true"})
     assert recipe.data.pairs == ("lfw", "calfw") and recipe.data.skip_unreadable
-    with pytest.raises(options.RecipeError, match="data: pairs cannot have the name accuracy, which is"):
+    with pytest.raises(BadArgument) as caught:
         options.override(recipe, {"data.pairs": "lfw,accuracy"})
+    assert (caught.value.name, caught.value.value) == (Option("data.pairs"), "accuracy")
 
 
 @pytest.mark.parametrize("name", SETS)
@@ -133,5 +132,3 @@ def test_table_4_has_every_row_that_the_paper_printed():
         metrics, rows = tables.printed("table4", cell)
         assert set(rows) <= set(arms) and all(len(row) == len(metrics) == 7 for row in rows.values())
         assert all(recipe == FACES[cell + ("" if arm == "none" else f"-{arm}")] for arm, recipe in arms.items())
-    with pytest.raises(options.RecipeError, match="no data set 'megaface' in this table; there are casia, lfw"):
-        tables.cells("table4", tables.Asked("megaface"))

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from isosphere.errors import BadArgument, Option, UnknownField, UnknownRecipe
 from isosphere.paper import ALL
-from isosphere.recipes import RecipeError, find, losses, options, override, schema
+from isosphere.recipes import RECIPES, find, losses, options, override, schema
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -61,43 +62,76 @@ def test_in_python_values_need_not_be_text():
     recipe = find("photos-sec", changes | {"data.root": Path("a")})
     assert (recipe.loop.steps, recipe.loss.margin, recipe.loop.compile, recipe.loop.clip) == (3, 1.0, True, None)
     assert recipe.constraint.ramp == (0.0, 0.5) and recipe.data.root == "a"
-    with pytest.raises(RecipeError, match="loop.steps: 1.5 is not int"):
+    with pytest.raises(BadArgument) as caught:
         find("photos-sec", {"loop.steps": 1.5})
+    assert (caught.value.name, caught.value.value) == (Option("loop.steps"), 1.5)
 
 
 @pytest.mark.parametrize(
-    "changes, message",
+    ("field", "near"),
     [
-        ({"loss.margn": "1"}, "loss.margn: no such field; did you mean margin?"),
-        ({"steps": "5"}, "steps: no such field; did you mean loop.steps?"),
-        ({"eta": "5"}, "eta: no such field; did you mean constraint.eta?"),
-        ({"size": "5"}, "size: no such field; did you mean data.size or batches.size?"),
-        ({"kind": "5"}, "kind: no such field; Recipe has "),
-        ({"los.alpha": "1"}, "los.alpha: no such field; did you mean loss?"),
-        ({"loss.margin": "high"}, "loss.margin: 'high' is not float"),
-        ({"loop.steps": "1.5"}, "loop.steps: 1.5 is not int"),
-        ({"loop.steps": "true"}, "loop.steps: 'true' is not int"),
-        ({"constraint.radius": "mean"}, "constraint.radius: 'mean' is not batch | ema | initial | float"),
-        ({"constraint.ramp": "0.5"}, "constraint.ramp: [0.5] is not float,float"),
-        ({"loss": "Tripplet"}, "loss: 'Tripplet' is not one of"),
-        ({"seed.x": "1"}, "seed.x: seed has no fields"),
-        ({"batches.per_class": "7"}, "batches: 120 images are no multiple of 7 per class"),
-        ({"loop.steps": "0"}, "loop: steps must be at least 1"),
-        ({"constraint.eta": "-1"}, "constraint: eta must be at least 0"),
+        ("loss.margn", ("loss.margin",)),
+        ("steps", ("loop.steps",)),
+        ("eta", ("constraint.eta",)),  # the recipe has no constraint: a field given makes it SEC
+        ("size", ("data.size", "batches.size")),
+        ("los.alpha", ("loss.alpha",)),
+        ("seed.x", ("seed",)),
+        ("kind", tuple(options._hints(schema.Recipe))),
     ],
 )
-def test_mistakes_are_named_in_one_line(changes, message):
-    with pytest.raises(RecipeError) as caught:
+def test_an_unknown_field_suggests_the_nearest(field, near):
+    with pytest.raises(UnknownField) as caught:
+        find("rendered", {field: "1"})
+    assert caught.value.field == Option(field) and caught.value.near == tuple(map(Option, near))
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "value"),
+    [
+        ("loss.margin", "high", "high"),
+        ("loss.margin", "inf", "inf"),
+        ("loop.steps", "1.5", 1.5),
+        ("loop.steps", "true", "true"),
+        ("constraint.radius", "mean", "mean"),
+        ("constraint.radius", "0", 0.0),
+        ("constraint.ramp", "0.5", (0.5,)),
+        ("constraint.eta", "-1", -1.0),
+        ("loop.steps", "0", 0),
+    ],
+)
+def test_a_value_that_cannot_be_is_named_with_its_field(field, text, value):
+    with pytest.raises(BadArgument) as caught:
+        find("rendered", {field: text})
+    assert (caught.value.name, caught.value.value) == (Option(field), value)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize("changes", [{"loss": "Tripplet"}, {"loss": "Tripplet", "loss.margin": "1"}])
+def test_an_unknown_kind_lists_the_kinds_the_nearest_first(changes):
+    with pytest.raises(BadArgument) as caught:
         find("rendered", changes)
-    assert message in str(caught.value) and "\n" not in str(caught.value)
+    assert (caught.value.name, caught.value.value) == (Option("loss"), "Tripplet")
+    kinds = caught.value.expected.removeprefix("one of ").split(", ")
+    assert kinds[0] == "Triplet" and sorted(kinds) == sorted(kind.__name__ for kind in losses.Loss.__args__)
+
+
+def test_an_unknown_recipe_names_those_like_it():
+    with pytest.raises(UnknownRecipe) as caught:
+        find("photo-sec", {})
+    assert caught.value.near[0] == "photos-sec"
+    with pytest.raises(UnknownRecipe) as caught:
+        find("%", {})
+    assert caught.value.near == tuple(RECIPES)
 
 
 def test_unknown_keys_and_kinds_in_json_are_refused():
     values = options.to_dict(ALL["rendered"])
-    with pytest.raises(RecipeError, match="loss.gamma: no such field"):
+    with pytest.raises(UnknownField) as unknown:
         options.from_dict(schema.Recipe, values | {"loss": {"kind": "Triplet", "gamma": 1}})
-    with pytest.raises(RecipeError, match="data: expected a group of fields, not 3"):
+    assert unknown.value.field == Option("loss.gamma")
+    with pytest.raises(BadArgument) as bad:
         options.from_dict(schema.Recipe, values | {"data": 3})
+    assert (bad.value.name, bad.value.value) == (Option("data"), 3)
 
 
 def test_every_field_has_a_reason():

@@ -4,7 +4,7 @@
 as `data.allow_shared=True`, the command line as `--data.allow_shared true`. Exit codes come from the types.
 """
 
-from .arguments import BadArgument, Incompatible, MissingExtra, WrongSize, need
+from .arguments import BadArgument, Incompatible, MissingExtra, UnknownField, UnknownRecipe, WrongSize, need
 from .base import InputError, IsosphereError, Option, RunError, as_argument, as_flag, kinds, words
 from .data import (
     MovedData,
@@ -73,6 +73,8 @@ __all__ = [
     "TooFewClasses",
     "TrainedPhotographs",
     "UnfinishedRun",
+    "UnknownField",
+    "UnknownRecipe",
     "UntrainedClasses",
     "WrongSize",
     "as_argument",

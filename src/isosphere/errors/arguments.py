@@ -31,9 +31,27 @@ class BadArgument(InputError):
     """An argument or a recipe's field with a value that cannot be."""
 
     text: ClassVar[str] = "{name} must be {expected}, not {value!r}"
-    name: str
+    name: str | Option
     value: Any
     expected: str
+
+
+@dataclass(eq=False)
+class UnknownField(InputError):
+    """A field that no recipe has; `near` are those like it, or all that could be meant."""
+
+    text: ClassVar[str] = "{field} is not a field of the recipe; did you mean {near}?"
+    field: Option
+    near: tuple[Option, ...]
+
+
+@dataclass(eq=False)
+class UnknownRecipe(InputError):
+    """A name that no recipe has; `near` are those like it."""
+
+    text: ClassVar[str] = "{name} is neither a recipe nor a path; recipes are {near}"
+    name: str
+    near: tuple[str, ...]
 
 
 @dataclass(eq=False)

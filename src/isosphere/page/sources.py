@@ -13,8 +13,9 @@ import numpy as np
 import torch
 
 from isosphere import runs as run_files
+from isosphere.errors import InputError
 from isosphere.page.lines import missing_of, numbers, read_lines
-from isosphere.recipes import RecipeError, options
+from isosphere.recipes import options
 from isosphere.tables import held_out
 
 UNREADABLE = (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile)
@@ -145,7 +146,7 @@ def recipe_of_this_version(recipe: Any, where: str, missing: list[str]) -> dict[
     """A recipe as JSON values, with the defaults of fields it does not name; one of another version as it stands."""
     try:
         return options.to_dict(run_files.recipe_of(recipe)) if recipe else {}
-    except RecipeError as error:
+    except InputError as error:
         missing.append(f"{where} is of another version of isosphere ({error}): shown as it stands")
         return recipe if isinstance(recipe, dict) else {}
 

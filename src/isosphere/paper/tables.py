@@ -9,11 +9,11 @@ final runs of 100 epochs, so the two best of every arm are tried again with as m
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from isosphere.errors import BadArgument, Option
 from isosphere.paper import evidence, published
 from isosphere.paper.contrastive import CONTRASTIVE, named
 from isosphere.paper.faces import FACES, HEADS
 from isosphere.paper.retrieval import LOSSES, RETRIEVAL
-from isosphere.recipes.options import RecipeError
 from isosphere.recipes.schema import SEC, BalancedDirections, Baseline, Loop, Recipe
 
 Cells = dict[str, dict[str, Recipe]]
@@ -112,7 +112,7 @@ class Asked:
 def cells(table: str, asked: Asked) -> Cells:
     """The cells of a table, each with its arms' recipes in the order in which they are printed."""
     if table not in TABLES:
-        raise RecipeError(f"no table {table!r}; there are {', '.join(TABLES)}")
+        raise BadArgument("table", table, f"one of {', '.join(TABLES)}")
     return TABLES[table][1](asked)
 
 
@@ -122,7 +122,7 @@ def trials(arm: str, recipe: Recipe) -> list[Recipe]:
     if arm not in tuning.strengths:
         return []
     if recipe.loop.unit != tuning.unit:
-        raise RecipeError(f"trials last {tuning.steps} {tuning.unit}: leave loop.unit at {tuning.unit}, or --no-tune")
+        raise BadArgument(Option("loop.unit"), recipe.loop.unit, f"{tuning.unit}, in which trials count")
     loop = _lasting(tuning.steps, recipe)
     data = replace(recipe.data, held_out=tuning.held_out)
     unit_lr = old.lr if tuning.in_parts else 1.0
@@ -166,9 +166,9 @@ def tuned(recipe: Recipe, best: Recipe, own: bool = True) -> Recipe:
 def _retrieval(asked: Asked) -> Cells:
     """Tables 3 and 10."""
     dataset = asked.dataset or "cub200"
-    _known("data set", [dataset], published.ITERATIONS)
-    _known("loss", asked.losses, PAPERS_LOSSES if asked.paper else LOSSES)
-    _known("arm", asked.arms, ARMS)
+    _known("dataset", [dataset], published.ITERATIONS)
+    _known("losses", asked.losses, PAPERS_LOSSES if asked.paper else LOSSES)
+    _known("arms", asked.arms, ARMS)
     found = {}
     for loss in asked.losses or PAPERS_LOSSES:
         cell = f"{dataset}-{loss}"
@@ -181,8 +181,10 @@ def _ablation(marks: tuple[str, ...]) -> Cells:
     """Tables 2, 8 and 9: the recipes of Cars196 with the triplet loss whose suffix begins so, beside the baseline."""
 
     def build(asked: Asked) -> Cells:
-        if asked.dataset not in ("", "cars196") or asked.losses or asked.arms:
-            raise RecipeError("this table is of Cars196 with the triplet loss, all arms: leave out the other choices")
+        _known("dataset", [asked.dataset or "cars196"], ["cars196"])
+        if asked.losses or asked.arms:
+            given = Option("losses" if asked.losses else "arms")
+            raise BadArgument(given, asked.losses or asked.arms, "left out: this table has one loss and all arms")
         cell = f"{'paper-' if asked.paper else ''}cars196-triplet"
         names = [name for name in RETRIEVAL if name.startswith(tuple(f"{cell}-{mark}" for mark in marks))]
         arms = {"none": RETRIEVAL[cell]} | {name.removeprefix(f"{cell}-"): RETRIEVAL[name] for name in names}
@@ -194,9 +196,9 @@ def _ablation(marks: tuple[str, ...]) -> Cells:
 def _rates(asked: Asked) -> Cells:
     """R@1 against the learning rate, of the head and with it of the backbone; every rate is a cell."""
     dataset = asked.dataset or "cub200"
-    _known("data set", [dataset], published.ITERATIONS)
-    _known("loss", asked.losses, LOSSES)
-    _known("arm", asked.arms, SWEPT_ARMS)
+    _known("dataset", [dataset], published.ITERATIONS)
+    _known("losses", asked.losses, LOSSES)
+    _known("arms", asked.arms, SWEPT_ARMS)
     found = {}
     for loss in asked.losses or ("ms",):
         recipe = RETRIEVAL[f"{dataset}-{loss}"]
@@ -213,18 +215,19 @@ def _rates(asked: Asked) -> Cells:
 def _heads(asked: Asked) -> Cells:
     """Learning rate and first weights of the head, on held-out training classes."""
     if asked.losses or asked.arms:
-        raise RecipeError("this table has one loss and two methods: leave out --losses and --arms")
+        given = Option("losses" if asked.losses else "arms")
+        raise BadArgument(given, asked.losses or asked.arms, "left out: this table has one loss and two methods")
     dataset = asked.dataset or "cub200"
-    _known("data set", [dataset], published.ITERATIONS)
+    _known("dataset", [dataset], published.ITERATIONS)
     return evidence.heads(dataset)
 
 
 def _faces(asked: Asked) -> Cells:
     """Tables 4 and 11; CASIA-WebFace, or the small recipe on LFW's people."""
     dataset = asked.dataset or "casia"
-    _known("data set", [dataset], ("casia", "lfw"))
-    _known("loss", asked.losses, HEADS)
-    _known("arm", asked.arms, FACE_ARMS)
+    _known("dataset", [dataset], ("casia", "lfw"))
+    _known("losses", asked.losses, HEADS)
+    _known("arms", asked.arms, FACE_ARMS)
     found: Cells = {}
     for head in asked.losses or HEADS:
         names = {arm: f"{dataset}-{head}" + ("" if arm == "none" else f"-{arm}") for arm in asked.arms or FACE_ARMS}
@@ -236,19 +239,19 @@ def _simclr(asked: Asked) -> Cells:
     """Tables 5 and 12."""
     dataset = asked.dataset or "cifar10"
     if asked.losses:
-        raise RecipeError("this table has one loss, NT-Xent: leave out --losses")
-    _known("data set", [dataset], ("cifar10", "cifar100"))
-    _known("number of epochs", [str(asked.epochs)], ("100", "200"))
-    _known("arm", asked.arms, FACE_ARMS)
+        raise BadArgument(Option("losses"), asked.losses, "left out: this table has one loss, NT-Xent")
+    _known("dataset", [dataset], ("cifar10", "cifar100"))
+    _known("epochs", [str(asked.epochs)], ("100", "200"))
+    _known("arms", asked.arms, FACE_ARMS)
     cell = named(dataset, asked.epochs)
     names = {arm: cell + ("" if arm == "none" else f"-{arm}") for arm in asked.arms or FACE_ARMS}
     return {cell: {arm: CONTRASTIVE[f"paper-{n}" if asked.paper else n] for arm, n in names.items()}}
 
 
-def _known(what: str, given: Iterable[str], known: Iterable[str]) -> None:
+def _known(option: str, given: Iterable[str], known: Iterable[str]) -> None:
     for name in given:
         if name not in known:
-            raise RecipeError(f"no {what} {name!r} in this table; there are {', '.join(known)}")
+            raise BadArgument(Option(option), name, f"one of {', '.join(known)}")
 
 
 TABLES = {

@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
+from isosphere.errors import UnknownRecipe
 from isosphere.recipes.contrastive import CONTRASTIVE
 from isosphere.recipes.faces import FACES
-from isosphere.recipes.options import RecipeError, override
+from isosphere.recipes.options import override
 from isosphere.recipes.retrieval import DEMO, RETRIEVAL, SUFFIXES
 from isosphere.recipes.schema import Recipe
 
@@ -17,10 +18,8 @@ def find(name: str, changes: Mapping[str, Any], known: Mapping[str, Recipe] = RE
     if name not in known:
         import difflib
 
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        raise RecipeError(f"{name}: neither a recipe nor a path{hint} (`isosphere recipes` lists the recipes)")
+        raise UnknownRecipe(name, tuple(difflib.get_close_matches(name, known, n=3) or known))
     return override(known[name], dict(changes))
 
 
-__all__ = ["RECIPES", "SUFFIXES", "Recipe", "RecipeError", "find", "override"]
+__all__ = ["RECIPES", "SUFFIXES", "Recipe", "find", "override"]

@@ -1,32 +1,123 @@
-"""What the fields of a recipe must satisfy, with errors that name the field."""
+"""What a field of an option may hold. Its type says it, `Checked` reads it, and errors name the field.
+
+A number without a `Range` must be finite. Annotations are dropped wherever a type is shown or parsed.
+"""
+
+import math
+import types
+import typing
+from dataclasses import dataclass, fields, is_dataclass
+from functools import cache
+from itertools import pairwise
+from numbers import Integral, Real
+from typing import Annotated, Any
+
+from isosphere.errors import BadArgument
 
 
-def at_least(options: object, least: float, *names: str) -> None:
-    for name in names:
-        value = getattr(options, name)
-        if value is not None and not value >= least:
-            raise ValueError(f"{name} must be at least {least}, not {value}")
+class Checked:
+    """An option that refuses values which its fields' types do not allow."""
+
+    def __post_init__(self) -> None:
+        for name, hint in _hints(type(self)).items():
+            value = getattr(self, name)
+            if expected := refusal(hint, value):
+                raise BadArgument(name, value, expected)
 
 
-def positive(options: object, *names: str) -> None:
-    for name in names:
-        value = getattr(options, name)
-        if value is not None and not value > 0:
-            raise ValueError(f"{name} must be above 0, not {value}")
+@dataclass(frozen=True)
+class Range:
+    """Bounds of a number; `above` and `below` are themselves left out."""
+
+    least: float | None = None
+    above: float | None = None
+    most: float | None = None
+    below: float | None = None
+
+    def holds(self, value: float) -> bool:
+        """Whether a number is within the bounds."""
+        return (
+            (self.least is None or value >= self.least)
+            and (self.above is None or value > self.above)
+            and (self.most is None or value <= self.most)
+            and (self.below is None or value < self.below)
+        )
+
+    @property
+    def words(self) -> str:
+        """The bounds as they follow the name of a type: " above 0 and at most 1"."""
+        bounds = {"of at least": self.least, "above": self.above, "at most": self.most, "below": self.below}
+        return " and".join(f" {bound} {value:.5g}" for bound, value in bounds.items() if value is not None)
 
 
-def within(options: object, least: float, most: float, name: str, unit: str) -> None:
-    value = getattr(options, name)
-    if not least <= value <= most:
-        raise ValueError(f"{name} must be {unit} from {least:.5g} to {most:.5g}, not {value}")
+@dataclass(frozen=True)
+class InOrder:
+    """Numbers of which none is below the one before it; `strict`: each is above it."""
+
+    strict: bool = False
+
+    def holds(self, values: tuple[float, ...]) -> bool:
+        """Whether the numbers are in order."""
+        return all(one < next_ if self.strict else one <= next_ for one, next_ in pairwise(values))
+
+    words = ", in order"
 
 
-def shares(scale: tuple[float, float]) -> None:
-    if not 0 < scale[0] <= scale[1] <= 1:
-        raise ValueError(f"scale must be two shares of the area in order, not {scale}")
+Positive = Annotated[float, Range(above=0)]
+NotNegative = Annotated[float, Range(least=0)]
+Fraction = Annotated[float, Range(least=0, most=1)]
+Share = Annotated[float, Range(above=0, most=1)]
+"""A fraction that is more than nothing."""
+Part = Annotated[float, Range(least=0, below=1)]
+"""A fraction that leaves something."""
+CosineValue = Annotated[float, Range(least=-1, most=1)]
+Count = Annotated[int, Range(least=1)]
+Whole = Annotated[int, Range(least=0)]
+Shares = Annotated[tuple[Share, Share], InOrder()]
+Ramp = Annotated[tuple[Fraction, Fraction], InOrder()]
 
 
-def inside(options: object) -> None:
-    size, shorter = options.size, options.shorter
-    if size > shorter:
-        raise ValueError(f"size {size} needs shorter of at least {size}, say {-(-size * 9 // 8)}")
+def refusal(hint: Any, value: Any) -> str:
+    """What a field of this type may hold, if the value is not that; else nothing."""
+    origin, parts = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Annotated:
+        kind, *marks = parts
+        fits = not refusal(kind, value) and all(mark.holds(value) for mark in marks)
+    elif origin in (typing.Union, types.UnionType):
+        fits = not all(refusal(part, value) for part in parts)
+    elif origin is typing.Literal:
+        fits = isinstance(value, str) and value in parts
+    elif origin is tuple:
+        kinds = [parts[0]] * len(value) if parts[-1] is ... and isinstance(value, tuple) else parts
+        fits = isinstance(value, tuple) and len(value) == len(kinds) and not any(map(refusal, kinds, value))
+    elif hint is int:
+        fits = isinstance(value, Integral) and not isinstance(value, bool)
+    elif hint is float:
+        fits = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+    else:
+        fits = is_dataclass(hint) or isinstance(value, hint)  # groups of fields are checked where they are made
+    return "" if fits else words(hint)
+
+
+NAMES = {int: "a whole number", float: "a number", str: "text", bool: "true or false", type(None): "none"}
+
+
+def words(hint: Any) -> str:
+    """What a field of this type may hold, in words."""
+    origin, parts = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Annotated:
+        return "".join([words(parts[0]), *(mark.words for mark in parts[1:])])
+    if origin is typing.Literal:
+        return " or ".join(parts)
+    if origin in (typing.Union, types.UnionType):
+        return " or ".join(words(part) for part in parts)
+    if origin is tuple:
+        each = " or ".join(dict.fromkeys(words(part) for part in parts if part is not ...))
+        return f"a list, each {each}" if parts[-1] is ... else f"{len(parts)} values, each {each}"
+    return NAMES.get(hint, "a group of fields")
+
+
+@cache
+def _hints(owner: type) -> dict[str, Any]:
+    hints = typing.get_type_hints(owner, include_extras=True)
+    return {field.name: hints[field.name] for field in fields(owner)}

@@ -7,8 +7,7 @@ is its formula in `losses/norms.py`, an option here with a row in `METHODS`, and
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from isosphere.errors import BadArgument, Option
-from isosphere.recipes.checks import at_least
+from isosphere.recipes.checks import Checked, Fraction, NotNegative, Positive, Ramp
 
 
 class Method(NamedTuple):
@@ -36,7 +35,7 @@ METHODS = {
 
 
 @dataclass(frozen=True)
-class Baseline:
+class Baseline(Checked):
     """No constraint on the norms."""
 
     built_by = "isosphere.losses.norms:Constraint"
@@ -49,18 +48,14 @@ class Baseline:
 
 
 @dataclass(frozen=True)
-class L2Reg:
+class L2Reg(Checked):
     """Norms pulled to zero (Eq. 30)."""
 
     built_by = "isosphere.losses.norms:l2_reg"
-    eta: float = 1e-3
+    eta: NotNegative = 1e-3
     """Weight of the mean squared norm (Table 8 has 1e-5 to 1e-2)."""
-    ramp: tuple[float, float] = (0.0, 0.0)
+    ramp: Ramp = (0.0, 0.0)
     """Fractions of training between which eta rises; (0, 0) is constant."""
-
-    def __post_init__(self) -> None:
-        at_least(self, 0, "eta")
-        _check_ramp(self.ramp)
 
     @property
     def method(self) -> str:
@@ -69,29 +64,20 @@ class L2Reg:
 
 
 @dataclass(frozen=True)
-class SEC:
+class SEC(Checked):
     """The spherical embedding constraint: norms pulled to one radius (Eq. 17)."""
 
     built_by = "isosphere.losses.norms:SEC"
-    eta: float = 0.1
+    eta: NotNegative = 0.1
     """Weight of the penalty; 0 is the baseline."""
-    radius: Literal["batch", "ema", "initial"] | float = "batch"
-    """The batch's mean norm, its running mean, the first batch's mean, or a constant above 0."""
-    rho: float = 0.01
+    radius: Literal["batch", "ema", "initial"] | Positive = "batch"
+    """The batch's mean norm, its running mean, the first batch's mean, or a constant above 0; 0 is L2Reg."""
+    rho: Fraction = 0.01
     """Weight of the newest batch in the running mean (Table 9)."""
     relative: bool = False
     """Penalize |f| / radius - 1, so that eta does not depend on the embeddings' scale."""
-    ramp: tuple[float, float] = (0.0, 0.0)
+    ramp: Ramp = (0.0, 0.0)
     """Fractions of training between which eta rises: SimCLR (0, 1), faces (3/16, 4/16), else constant."""
-
-    def __post_init__(self) -> None:
-        at_least(self, 0, "eta")
-        if not 0 <= self.rho <= 1:
-            raise BadArgument("rho", self.rho, "a share from 0 to 1")
-        if not isinstance(self.radius, str) and not 0 < self.radius < float("inf"):
-            remedy = Option("constraint", "L2Reg")
-            raise BadArgument("radius", self.radius, f"a number above 0 (0 is L2-reg: {remedy.field} {remedy.value})")
-        _check_ramp(self.ramp)
 
     @property
     def method(self) -> str:
@@ -103,7 +89,7 @@ class SEC:
 
 
 @dataclass(frozen=True)
-class BalancedDirections:
+class BalancedDirections(Checked):
     """Norms left alone: the gradient is divided by their mean, not by each own norm."""
 
     built_by = "isosphere.losses.norms:BalancedDirections"
@@ -129,8 +115,3 @@ def label(constraint: Constraint) -> str:
 def place(method: str) -> int:
     """Where a method stands in a legend; one without a row comes last."""
     return list(METHODS).index(method) if method in METHODS else len(METHODS)
-
-
-def _check_ramp(ramp: tuple[float, float]) -> None:
-    if not 0 <= ramp[0] <= ramp[1] <= 1:
-        raise BadArgument("ramp", ramp, "two fractions of training in order")

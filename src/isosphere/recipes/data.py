@@ -1,48 +1,49 @@
 """The data sets as options of a recipe, with the reason for each default; the union at the end is the registry."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
-from isosphere.recipes.checks import at_least, inside, shares
+from isosphere.errors import BadArgument
+from isosphere.recipes.checks import Checked, Count, Fraction, Part, Range, Share, Shares, Whole
+
+Jitter = tuple[Fraction, Fraction, Fraction, Annotated[float, Range(least=0, most=0.5)]]
+
+TAKEN = ("accuracy", "embeddings", "probes", "distractors", "rank1")
+"""Names of what is measured or kept besides sets of pairs."""
 
 
 @dataclass(frozen=True)
-class Rendered:
+class Rendered(Checked):
     """Characters of many scripts drawn from the fonts that matplotlib ships: real work, no download."""
 
-    classes: int = 300
+    classes: Annotated[int, Range(least=2)] = 300
     """Characters drawn; the first half of the classes trains, the other half is never seen in training."""
-    per_class: int = 16
+    per_class: Count = 16
     """Images of each character."""
-    size: int = 32
+    size: Count = 32
     """Pixels a side."""
-    seed: int = 0
+    seed: Whole = 0
     """Chooses the characters and draws the images; not the seed of the run, so that runs share their data."""
-    shift: int = 2
+    shift: Whole = 2
     """Random shift in training, in pixels."""
-
-    def __post_init__(self) -> None:
-        at_least(self, 2, "classes")
-        at_least(self, 1, "per_class", "size")
-        at_least(self, 0, "seed", "shift")
 
 
 @dataclass(frozen=True)
-class Folder:
+class Folder(Checked):
     """Your own images: a folder of class folders (or train/ and test/ with these), or a CSV of path,label[,split]."""
 
     root: str = ""
     """The folder, or the CSV file."""
-    train_fraction: float = 0.5
+    train_fraction: Fraction = 0.5
     """Share of the classes to train on, in order of name; the rest is for testing. A given split (a CSV's split column,
     or train/ and test/ folders) wins."""
     allow_shared: bool = False
     """Test on other images of the classes trained on, where the given split shares classes."""
-    size: int = 227
+    size: Count = 227
     """Pixels a side that the network sees (App. B.1)."""
-    shorter: int = 256
+    shorter: Count = 256
     """Every image is first resized to this shorter side (App. B.1)."""
-    scale: tuple[float, float] = (0.16, 1.0)
+    scale: Shares = (0.16, 1.0)
     """Share of the image's area that a training crop covers (App. B.1)."""
     flip: bool = True
     """Mirror half of the training crops."""
@@ -50,28 +51,27 @@ class Folder:
     """Train without the files that cannot be decoded, instead of stopping at them."""
 
     def __post_init__(self) -> None:
-        at_least(self, 1, "size", "shorter")
-        inside(self)
-        shares(self.scale)
+        super().__post_init__()
+        _inside(self)
 
 
 @dataclass(frozen=True)
-class Benchmark:
+class Benchmark(Checked):
     """A retrieval benchmark of the paper, split by class as in its Table 1."""
 
     name: Literal["cub200", "cars196", "sop", "inshop"] = "cub200"
     """CUB-200-2011, Cars196, Stanford Online Products or DeepFashion In-Shop."""
     root: str = "data"
     """The folder it is in."""
-    size: int = 227
+    size: Count = 227
     """Pixels a side that the network sees (App. B.1)."""
-    shorter: int = 256
+    shorter: Count = 256
     """Every image is first resized to this shorter side (App. B.1)."""
-    scale: tuple[float, float] = (0.16, 1.0)
+    scale: Shares = (0.16, 1.0)
     """Share of the image's area that a training crop covers (App. B.1)."""
     flip: bool = True
     """Mirror half of the training crops."""
-    held_out: int = 0
+    held_out: Whole = 0
     """Train without the last so many training classes and measure on them, so that tuning never sees test classes."""
     pack: str = ""
     """Folder for the images decoded once; it lives on the GPU where it fits. Empty: decode in worker processes."""
@@ -79,26 +79,24 @@ class Benchmark:
     """Go on with an incomplete copy; what is missing is recorded in the run."""
 
     def __post_init__(self) -> None:
-        at_least(self, 1, "size", "shorter")
-        inside(self)
-        at_least(self, 0, "held_out")
-        shares(self.scale)
+        super().__post_init__()
+        _inside(self)
 
 
 @dataclass(frozen=True)
-class Faces:
+class Faces(Checked):
     """People to train on, pairs of photographs to verify, probes to identify among distractors (Section 3.4)."""
 
     root: str = ""
     """A folder with a folder for each person, or a RecordIO pair (a .rec beside its .idx, or the folder of both)."""
     exclude: str = ""
     """A text file with the names of people to leave out of training, one a line: those of the test sets."""
-    min_images: int = 1
+    min_images: Count = 1
     """People with fewer images are left out."""
     align: bool = True
     """Move faces to ArcFace's template where there are landmarks (a landmarks.txt beside the images, CFP's fiducials);
     else, and for other sets, a central square is cut out."""
-    fraction: float = 1.0
+    fraction: Share = 1.0
     """Share of the shorter side that this square has, of training photographs and of pairs of your own; LFW's: 0.52."""
     pairs: tuple[str, ...] = ("lfw", "agedb_30", "cfp_fp")
     """Verification sets: lfw, lfw_dev (its view 1, on which choices may be made), cfp_fp, cfp_ff, agedb_30, or any name
@@ -117,20 +115,16 @@ class Faces:
     size: ClassVar[int] = 112
 
     def __post_init__(self) -> None:
-        at_least(self, 1, "min_images")
-        if not 0 < self.fraction <= 1:
-            raise ValueError(f"fraction must be above 0 and at most 1, not {self.fraction}")
+        super().__post_init__()
         names = [place.partition(":")[0] for place in self.pairs]
-        taken = {"accuracy", "embeddings", "probes", "distractors", "rank1"}.intersection(names)
-        if taken:
-            raise ValueError(f"pairs cannot have the name {taken.pop()}, which is that of another measurement")
-        twice = [name for name in names if names.count(name) > 1]
-        if twice:
-            raise ValueError(f"pairs names {twice[0]} twice")
+        if taken := [name for name in names if name in TAKEN]:
+            raise BadArgument("pairs", taken[0], "a name that no other measurement has")
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise BadArgument("pairs", twice[0], "a name that stands there once")
 
 
 @dataclass(frozen=True)
-class Cifar:
+class Cifar(Checked):
     """CIFAR-10 or CIFAR-100, unlabeled for training: two views of an image belong together (App. B.3)."""
 
     name: Literal["cifar10", "cifar100"] = "cifar10"
@@ -139,45 +133,46 @@ class Cifar:
     """The folder with the standard python files, or with train/ and test/ of class folders."""
     download: bool = False
     """Fetch the archive if it is not there."""
-    held_out: float = 0.0
+    held_out: Part = 0.0
     """Train without this share of the training images and measure on them, so that tuning never sees test images."""
-    scale: tuple[float, float] = (0.2, 1.0)
+    scale: Shares = (0.2, 1.0)
     """Share of the image's area that a crop covers."""
-    jitter: tuple[float, float, float, float] = (0.4, 0.4, 0.4, 0.1)
+    jitter: Jitter = (0.4, 0.4, 0.4, 0.1)
     """How far brightness, contrast, saturation and hue may go."""
 
     size: ClassVar[int] = 32
 
-    def __post_init__(self) -> None:
-        shares(self.scale)
-        if not 0 <= self.held_out < 1:
-            raise ValueError(f"held_out must be a share of the images below 1, not {self.held_out}")
-
 
 @dataclass(frozen=True)
-class Unlabeled:
+class Unlabeled(Checked):
     """Your own images without labels, or with class folders that serve evaluation alone."""
 
     root: str = ""
     """A folder of images, also in folders in folders, or of class folders; of the latter every fifth image (or those
     in test/, beside train/) measures and is not trained on."""
-    size: int = 64
+    size: Count = 64
     """Pixels a side that the network sees."""
-    shorter: int = 72
+    shorter: Count = 72
     """Every image is first resized to this shorter side."""
-    scale: tuple[float, float] = (0.2, 1.0)
+    scale: Shares = (0.2, 1.0)
     """Share of the image's area that a crop covers."""
     flip: bool = True
     """Mirror half of the crops."""
-    jitter: tuple[float, float, float, float] = (0.4, 0.4, 0.4, 0.1)
+    jitter: Jitter = (0.4, 0.4, 0.4, 0.1)
     """How far brightness, contrast, saturation and hue may go."""
     skip_unreadable: bool = False
     """Train without the files that cannot be decoded, instead of stopping at them."""
 
     def __post_init__(self) -> None:
-        at_least(self, 1, "size", "shorter")
-        inside(self)
-        shares(self.scale)
+        super().__post_init__()
+        _inside(self)
+
+
+def _inside(data: Folder | Benchmark | Unlabeled) -> None:
+    """A central crop larger than the image would have a black rim, which training crops do not have."""
+    if data.size > data.shorter:
+        least = -(-data.size * 9 // 8)
+        raise BadArgument("shorter", data.shorter, f"at least the size, {data.size}, and better {least}")
 
 
 Data = Rendered | Folder | Benchmark | Faces | Cifar | Unlabeled

@@ -1,7 +1,7 @@
 """Recipes from and to JSON and `--group.field value`: one strict reader of the dataclasses in `schema.py`.
 
-Written by hand because it must refuse every unknown key and wrong type in one line, switch a group's kind, and serve
-JSON and command line alike.
+Written by hand because it must refuse every unknown key, switch a group's kind, and serve JSON and command line alike.
+What a field may hold is judged where the option is made (`checks.py`).
 """
 
 import ast
@@ -15,9 +15,7 @@ import typing
 from collections.abc import Sequence
 from typing import Any
 
-
-class RecipeError(ValueError):
-    """A recipe that cannot be read; the message is one line that names the field."""
+from isosphere.errors import BadArgument, Option, UnknownField
 
 
 def to_dict(options: Any) -> Any:
@@ -30,15 +28,8 @@ def to_dict(options: Any) -> Any:
 
 def from_dict(kind: Any, value: Any, where: str = "") -> Any:
     """The inverse of `to_dict`: `value` as an instance of the dataclass or type `kind`; anything unknown is refused."""
-    choices = _choices(kind)
-    groups = [choice for choice in choices if dataclasses.is_dataclass(choice)]
-    if groups:
-        return _group(groups, value, where)
-    for choice in choices:
-        found, result = _plain(choice, value)
-        if found:
-            return result
-    raise RecipeError(f"{where}: {value!r} is not {_words(kind)}")
+    groups = _groups(kind)
+    return _group(groups, value, where) if groups else _converted(kind, value)
 
 
 def override(recipe: Any, changes: dict[str, Any]) -> Any:
@@ -54,15 +45,15 @@ def override(recipe: Any, changes: dict[str, Any]) -> Any:
         owner, node = type(recipe), values
         for group in groups:
             hint = _hints(owner).get(_known(owner, group, path))
-            owner = _owner(hint, node[group])
+            owner = _owner(hint, node[group], group)
             if becomes := getattr(owner, "becomes", ""):  # it has no fields: one that is given is another kind's
                 node[group] = {"kind": becomes}
-                owner = _owner(hint, node[group])
+                owner = _owner(hint, node[group], group)
             node = node[group]
             if owner is None:
-                raise RecipeError(f"{path}: {group} has no fields")
+                raise UnknownField(Option(path), (Option(group),))
         hint = _hints(owner)[_known(owner, name, path, () if groups else fields)]
-        if any(dataclasses.is_dataclass(choice) for choice in _choices(hint)):
+        if _groups(hint):
             node[name] = {"kind": text}
         else:
             text = os.fspath(text) if isinstance(text, os.PathLike) else text
@@ -106,28 +97,34 @@ def _choices(kind: Any) -> list[Any]:
     return [kind]
 
 
+def _groups(hint: Any) -> list[type]:
+    """The kinds of a group; none for a plain value."""
+    return [choice for choice in _choices(hint) if dataclasses.is_dataclass(choice)]
+
+
 def _known(owner: type, name: str, path: str, inner: Sequence[str] = ()) -> str:
-    """The name if the owner has such a field; else an error with one like it, or those of its groups with this name."""
+    """The name if the owner has such a field; else an error with those of its groups' fields, or its own, like it."""
     names = list(_hints(owner))
     if name not in names:
         near = [field for field in inner if field.endswith(f".{name}")]
-        near = " or ".join(near or difflib.get_close_matches(name, names, n=1))
-        hint = f"did you mean {near}?" if near else f"{owner.__name__} has {', '.join(names) or 'no fields'}"
-        raise RecipeError(f"{path}: no such field; {hint}")
+        if not near:
+            before, _, after = path.partition(name)
+            near = [f"{before}{like}{after}" for like in difflib.get_close_matches(name, names, n=1) or names]
+        raise UnknownField(Option(path), tuple(map(Option, near)))
     return name
 
 
-def _owner(hint: Any, node: Any) -> type | None:
+def _owner(hint: Any, node: Any, where: str) -> type | None:
     """The dataclass that the JSON `node` will be read as."""
-    groups = [choice for choice in _choices(hint) if dataclasses.is_dataclass(choice)]
-    return _kind(groups, node["kind"], "kind") if groups else None
+    groups = _groups(hint)
+    return _kind(groups, node["kind"], where) if groups else None
 
 
 def _fields_to_be(owner: type, group: str, node: Any) -> list[str]:
     """The fields that a group without any has as the kind which it becomes when one is given."""
     hint = _hints(owner).get(group)
-    becomes = getattr(_owner(hint, node), "becomes", "") if isinstance(node, dict) else ""
-    return list(_hints(_owner(hint, {"kind": becomes}))) if becomes else []
+    becomes = getattr(_owner(hint, node, group), "becomes", "") if isinstance(node, dict) else ""
+    return list(_hints(_owner(hint, {"kind": becomes}, group))) if becomes else []
 
 
 def _kind(groups: list[type], name: str, where: str) -> type:
@@ -135,14 +132,14 @@ def _kind(groups: list[type], name: str, where: str) -> type:
     wanted = str(name).lower().replace("-", "").replace("_", "")
     if wanted not in plain:
         near = difflib.get_close_matches(wanted, plain, n=1)
-        hint = f"; did you mean {plain[near[0]].__name__}?" if near else ""
-        raise RecipeError(f"{where}: {name!r} is not one of {', '.join(g.__name__ for g in groups)}{hint}")
+        kinds = [plain[kind].__name__ for kind in dict.fromkeys([*near, *plain])]
+        raise BadArgument(Option(where), name, f"one of {', '.join(kinds)}")
     return plain[wanted]
 
 
 def _group(groups: list[type], value: Any, where: str) -> Any:
     if not isinstance(value, dict):
-        raise RecipeError(f"{where}: expected a group of fields, not {value!r}")
+        raise BadArgument(Option(where or "recipe"), value, "a group of fields")
     values = dict(value)
     owner = _kind(groups, values.pop("kind", groups[0].__name__), where or "kind")
     for name in values:
@@ -151,26 +148,18 @@ def _group(groups: list[type], value: Any, where: str) -> Any:
     items = {name: from_dict(hints[name], item, f"{where}.{name}".lstrip(".")) for name, item in values.items()}
     try:
         return owner(**items)
-    except ValueError as error:
-        raise RecipeError(f"{where or 'recipe'}: {error}") from error
+    except BadArgument as error:
+        raise dataclasses.replace(error, name=Option(f"{where}.{error.name}".lstrip("."))) from None
 
 
-def _plain(kind: Any, value: Any) -> tuple[bool, Any]:
-    origin = typing.get_origin(kind)
-    if origin is typing.Literal:
-        return value in typing.get_args(kind), value
-    if origin is tuple:
-        parts = typing.get_args(kind)
-        if not isinstance(value, (list, tuple)) or (parts[-1] is not ... and len(value) != len(parts)):
-            return False, None
-        kinds = [parts[0]] * len(value) if parts[-1] is ... else parts
-        items = [_plain(part, item) for part, item in zip(kinds, value, strict=True)]
-        return all(found for found, _ in items), tuple(item for _, item in items)
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        return True, float(value)
-    if kind is type(None):
-        return value is None, None
-    return type(value) is kind, value
+def _converted(hint: Any, value: Any) -> Any:
+    """A JSON value as the field has it: a list as a tuple, a whole number as a float."""
+    choices = _choices(hint)
+    if isinstance(value, (list, tuple)):
+        parts = next((typing.get_args(choice) for choice in choices if typing.get_origin(choice) is tuple), (Any, ...))
+        kinds = itertools.chain(parts if parts[-1] is not ... else parts[:1], itertools.repeat(parts[0]))
+        return tuple(_converted(part, item) for part, item in zip(kinds, value, strict=False))
+    return float(value) if float in choices and type(value) is int else value
 
 
 def _parsed(hint: Any, text: str) -> Any:

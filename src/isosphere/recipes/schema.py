@@ -6,10 +6,10 @@ below, `Data` in `data.py` and `Loss` in `losses.py` are the registry: the comma
 """
 
 from dataclasses import dataclass, field
-from itertools import pairwise
-from typing import Literal
+from typing import Annotated, Literal
 
-from isosphere.recipes.checks import at_least, positive
+from isosphere.errors import BadArgument
+from isosphere.recipes.checks import Checked, Count, InOrder, NotNegative, Part, Positive, Range, Share, Whole
 from isosphere.recipes.constraints import SEC, BalancedDirections, Baseline, Constraint, L2Reg
 from isosphere.recipes.data import Benchmark, Cifar, Data, Faces, Folder, Rendered, Unlabeled
 from isosphere.recipes.losses import Loss, MultiSimilarity
@@ -18,7 +18,7 @@ from isosphere.recipes.losses import Loss, MultiSimilarity
 
 
 @dataclass(frozen=True)
-class Model:
+class Model(Checked):
     """A backbone and a head that gives raw embeddings."""
 
     backbone: str = "small_cnn"
@@ -30,147 +30,115 @@ class Model:
     """For retrieval batch norm and a linear layer (App. B.1); mlp is SimCLR's, dropout_fc_bn ArcFace's."""
     head_start: Literal["random", "pca"] = "random"
     """pca starts the head as principal components of the training images' features; bn_fc and fc alone can."""
-    dim: int = 512
+    dim: Count = 512
     """Length of an embedding."""
     freeze_bn: bool = False
     """Keep the backbone's batch norm as pretrained (App. B.1); the head's always trains."""
     preprocessing: Literal["cifar10", "cifar100"] | None = None
     """The data set whose mean and std normalize the pixels; none is what the backbone's weights expect."""
 
-    def __post_init__(self) -> None:
-        at_least(self, 1, "dim")
-
 
 @dataclass(frozen=True)
-class Batches:
+class Batches(Checked):
     """Random classes, and a few images of each."""
 
-    size: int = 120
+    size: Count = 120
     """Images of a batch over all processes."""
-    per_class: int = 4
+    per_class: Count = 4
     """Images of a class; the paper has 3, 3, 2, 5 for its four losses."""
 
     def __post_init__(self) -> None:
-        if self.per_class < 1 or self.size < 1 or self.size % self.per_class:
-            raise ValueError(f"{self.size} images are no multiple of {self.per_class} per class")
+        super().__post_init__()
+        if self.size % self.per_class:
+            raise BadArgument("size", self.size, f"a multiple of per_class, {self.per_class}")
 
 
 @dataclass(frozen=True)
-class Shuffled:
+class Shuffled(Checked):
     """Every image once an epoch, in a new order each time."""
 
-    size: int = 256
+    size: Count = 256
     """Images of a batch over all processes."""
-    views: int = 1
+    views: Count = 1
     """How often each stands in the batch, every time seen differently; SimCLR has 2."""
-
-    def __post_init__(self) -> None:
-        at_least(self, 1, "size", "views")
 
 
 Batching = Batches | Shuffled
 
 
 @dataclass(frozen=True)
-class Classes:
+class Classes(Checked):
     """How class weights of a softmax head are held and trained; matters from a hundred thousand classes on."""
 
     shard: bool = False
     """Each process holds and trains its part of the class weights, exactly as one process would."""
-    rate: float = 1.0
+    rate: Share = 1.0
     """Share of the classes that a step compares with, those of the batch always among them; below 1 needs SGD."""
 
-    def __post_init__(self) -> None:
-        if not 0 < self.rate <= 1:
-            raise ValueError(f"rate must be a share of the classes above 0, not {self.rate}")
-
 
 @dataclass(frozen=True)
-class Adam:
+class Adam(Checked):
     """Adam with coupled weight decay, as the paper's retrieval runs."""
 
-    lr: float = 1e-3
+    lr: Positive = 1e-3
     """Of the head."""
-    backbone_lr: float | None = None
+    backbone_lr: Positive | None = None
     """Of the backbone; none means the same."""
-    weight_decay: float = 0.0
+    weight_decay: NotNegative = 0.0
     """Not on batch-norm parameters."""
-    class_lr: float | None = None
+    class_lr: Positive | None = None
     """Of class weights and proxies, which begin from nothing; none means the same."""
-
-    def __post_init__(self) -> None:
-        positive(self, "lr", "backbone_lr", "class_lr")
-        at_least(self, 0, "weight_decay")
 
 
 @dataclass(frozen=True)
-class SGD:
+class SGD(Checked):
     """SGD with momentum, as the paper's face and SimCLR runs."""
 
-    lr: float = 0.1
+    lr: Positive = 0.1
     """Of the head."""
-    backbone_lr: float | None = None
+    backbone_lr: Positive | None = None
     """Of the backbone; none means the same."""
-    weight_decay: float = 5e-4
+    weight_decay: NotNegative = 5e-4
     """Not on batch-norm parameters, unless decay_batch_norm says so."""
-    momentum: float = 0.9
+    momentum: Part = 0.9
     """Section 4.1."""
-    class_lr: float | None = None
+    class_lr: Positive | None = None
     """Of class weights and proxies, which begin from nothing; none means the same."""
     decay_batch_norm: bool = False
     """Weight decay on batch-norm parameters, too: the authors' SimCLR code decays all there are."""
-
-    def __post_init__(self) -> None:
-        positive(self, "lr", "backbone_lr", "class_lr")
-        at_least(self, 0, "weight_decay", "momentum")
 
 
 Optimizer = Adam | SGD
 
 
-@dataclass(frozen=True, kw_only=True)
-class Warmed:
-    """What all schedules have."""
-
-    warmup: float = 0.0
-    """Share of training over which the learning rate first rises from 0, against norms that explode at once."""
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.warmup < 1:
-            raise ValueError(f"warmup is a share of training, from 0 to below 1, not {self.warmup}")
-
-
 @dataclass(frozen=True)
-class Constant(Warmed):
+class Constant(Checked):
     """The learning rate never changes."""
 
+    warmup: Part = 0.0
+    """Share of training over which the learning rate first rises from 0, against norms that explode at once."""
+
 
 @dataclass(frozen=True)
-class MultiStep(Warmed):
+class MultiStep(Checked):
     """The learning rate is multiplied at milestones (Table 6)."""
 
-    at: tuple[float, ...] = (0.625,)
+    at: Annotated[tuple[Annotated[float, Range(above=0, below=1)], ...], InOrder(strict=True)] = (0.625,)
     """Fractions of training: 5k of 8k steps is 0.625."""
-    factor: float = 0.1
+    factor: Positive = 0.1
     """What it is multiplied by at each."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not all(earlier < later for earlier, later in pairwise((0, *self.at, 1))):
-            raise ValueError(f"at must be fractions of training in order, above 0 and below 1, not {self.at}")
-        positive(self, "factor")
+    warmup: Part = 0.0
+    """Share of training over which the learning rate first rises from 0, against norms that explode at once."""
 
 
 @dataclass(frozen=True)
-class Cosine(Warmed):
+class Cosine(Checked):
     """The learning rate falls along half a cosine (App. B.3), after the warm-up."""
 
-    final: float = 0.001
+    final: NotNegative = 0.001
     """Share of the first value at the end."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        at_least(self, 0, "final")
+    warmup: Part = 0.0
+    """Share of training over which the learning rate first rises from 0, against norms that explode at once."""
 
 
 Schedule = Constant | MultiStep | Cosine
@@ -179,20 +147,20 @@ Schedule = Constant | MultiStep | Cosine
 
 
 @dataclass(frozen=True)
-class Loop:
+class Loop(Checked):
     """How long, how often, how exactly."""
 
     unit: Literal["steps", "epochs"] = "steps"
     """What `steps`, `eval_every`, `save_every` and `snapshot_every` count; epochs need batches that are Shuffled."""
-    steps: int = 1000
+    steps: Count = 1000
     """Length of training."""
-    eval_every: int = 250
+    eval_every: Count = 250
     """Steps between two evaluations on the test classes; there is one at the start and one at the end, too."""
-    save_every: int = 250
+    save_every: Whole = 250
     """Steps between two checkpoints, with one at the end; 0 keeps none, unless the run is stopped on its way."""
-    log_every: int = 10
+    log_every: Count = 10
     """Steps between two lines of metrics.jsonl; the first step has one, too."""
-    clip: float | None = None
+    clip: Positive | None = None
     """Largest norm of the whole gradient."""
     precision: Literal["auto", "float32", "bfloat16", "float64"] = "auto"
     """auto: bfloat16 autocast on a GPU that has it, else float32. Norms and losses are at least float32 in any case;
@@ -201,26 +169,21 @@ class Loop:
     """On a GPU, slower algorithms with which a resumed run repeats an unbroken one bit for bit; a CPU always does."""
     compile: bool = False
     """Compile the network, and on one GPU capture the whole step in a CUDA graph."""
-    workers: int = 2
+    workers: Whole = 2
     """Processes that decode images."""
-    snapshot_every: int = 0
+    snapshot_every: Whole = 0
     """Steps between two snapshots of a fixed subset of the training images: their norms, and the angles that they
     turned since the last one; 0 is never."""
-    snapshot_images: int = 512
+    snapshot_images: Whole = 512
     """Size of that subset; 0 is all of them."""
     save_embeddings: bool = True
     """Keep the last test embeddings, in half precision, for figures."""
     tensorboard: bool = False
     """Write TensorBoard events, too."""
 
-    def __post_init__(self) -> None:
-        at_least(self, 1, "steps", "eval_every", "log_every")
-        at_least(self, 0, "save_every", "workers", "snapshot_every", "snapshot_images")
-        positive(self, "clip")
-
 
 @dataclass(frozen=True)
-class Recipe:
+class Recipe(Checked):
     """A whole run: change any field with `--group.field value`, or a group's kind with `--group Kind`."""
 
     claim: str = ""
@@ -234,11 +197,8 @@ class Recipe:
     optimizer: Optimizer = field(default_factory=Adam)
     schedule: Schedule = field(default_factory=Constant)
     loop: Loop = field(default_factory=Loop)
-    seed: int = 0
+    seed: Whole = 0
     """First weights, batches and augmentation."""
-
-    def __post_init__(self) -> None:
-        at_least(self, 0, "seed")
 
 
 __all__ = [
