@@ -81,7 +81,7 @@ def test_pairs_of_your_own_may_not_take_the_name_of_a_metric():
     "head, l2reg, sec, ema", [("sphereface", 5e-3, 5.0, 1.0), ("cosface", 5e-3, 5.0, 1.0), ("arcface", 1e-3, 5.0, 1.0)]
 )
 def test_strengths_of_table_11(name, head, l2reg, sec, ema):
-    assert published.FACE_ETAS[head] == {"l2reg": l2reg, "sec": sec, "sec-ema": ema}
+    assert published.FACE_ETAS[head] == (l2reg, sec, ema)
     late, early = (3 / 16, 4 / 16), (0.0, 1 / 500)
     assert {suffix: FACES[f"{name}-{head}{suffix}"].constraint for suffix in SUFFIXES} == {
         "": schema.Baseline(),

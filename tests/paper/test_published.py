@@ -58,9 +58,9 @@ def test_training_settings():
 
 
 def test_etas():
-    assert published.ETAS["cub200", "triplet"] == {"l2reg": 1e-4, "sec": 1.0, "sec-ema": 1.0}
-    assert published.ETAS["cars196", "ms"] == {"l2reg": 1e-2, "sec": 1.0, "sec-ema": 1.0}
-    assert published.ETAS["inshop", "ms"] == {"l2reg": 1e-4, "sec": 0.25, "sec-ema": 0.25}
+    assert published.ETAS["cub200", "triplet"] == (1e-4, 1.0, 1.0)
+    assert published.ETAS["cars196", "ms"] == (1e-2, 1.0, 1.0)
+    assert published.ETAS["inshop", "ms"] == (1e-4, 0.25, 0.25)
     assert published.RHOS == {"retrieval": 0.01, "faces": 0.4, "contrastive": 0.2}
 
 
@@ -90,8 +90,8 @@ def test_faces():
     assert results["sphereface"]["l2reg"][metrics.index("megaface@1e3")] == 97.87
     for loss in ("sphereface", "cosface", "arcface"):
         assert list(results[loss]) == ARMS and {len(row) for row in results[loss].values()} == {7}
-    assert published.FACE_ETAS["arcface"] == {"l2reg": 1e-3, "sec": 5.0, "sec-ema": 1.0}
-    assert published.FACE_ETAS["sphereface"]["l2reg"] == 5e-3
+    assert published.FACE_ETAS["arcface"] == (1e-3, 5.0, 1.0)
+    assert published.FACE_ETAS["sphereface"].l2reg == 5e-3
 
 
 def test_simclr():
@@ -99,5 +99,5 @@ def test_simclr():
     assert results["cifar10", 100]["none"] == (84.76, 99.36) and results["cifar10", 200]["sec"] == (90.35, 99.77)
     assert results["cifar100", 100]["sec-ema"] == (61.88, 87.85) and results["cifar100", 200]["l2reg"] == (66.57, 90.18)
     assert list(results) == list(published.SIMCLR_ETAS) and all(list(arms) == ARMS for arms in results.values())
-    assert published.SIMCLR_ETAS["cifar10", 200] == {"l2reg": 5e-3, "sec": 0.25, "sec-ema": 1.0}
-    assert published.SIMCLR_ETAS["cifar100", 100] == {"l2reg": 1e-3, "sec": 0.01, "sec-ema": 0.05}
+    assert published.SIMCLR_ETAS["cifar10", 200] == (5e-3, 0.25, 1.0)
+    assert published.SIMCLR_ETAS["cifar100", 100] == (1e-3, 0.01, 0.05)

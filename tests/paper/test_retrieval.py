@@ -57,11 +57,11 @@ def test_arms_have_the_strengths_of_tables_7_and_10(prefix, dataset, loss):
     etas, name = published.ETAS[dataset, loss], f"{prefix}{dataset}-{loss}"
     assert {suffix: RETRIEVAL[name + suffix].constraint for suffix in SUFFIXES} == {
         "": schema.Baseline(),
-        "-l2reg": schema.L2Reg(eta=etas["l2reg"]),
-        "-sec": schema.SEC(eta=etas["sec"], radius="batch"),
-        "-sec-ema": schema.SEC(eta=etas["sec-ema"], radius="ema", rho=0.01),
+        "-l2reg": schema.L2Reg(eta=etas.l2reg),
+        "-sec": schema.SEC(eta=etas.sec, radius="batch"),
+        "-sec-ema": schema.SEC(eta=etas.ema, radius="ema", rho=0.01),
         "-sec-relative": schema.SEC(eta=5.0, relative=True),
-        "-sec-initial": schema.SEC(eta=etas["sec"], radius="initial"),
+        "-sec-initial": schema.SEC(eta=etas.sec, radius="initial"),
         "-balanced": schema.BalancedDirections(),
     }
 

@@ -54,12 +54,12 @@ def named(dataset: str, epochs: int) -> str:
 
 CELLS = {
     **{
-        named(*cell): ("SimCLR on {}, {} epochs".format(*cell), plain(*cell), constraints(etas, 2 * WEIGHT, 1.0))
+        named(*cell): ("SimCLR on {}, {} epochs".format(*cell), plain(*cell), constraints(*etas, 2 * WEIGHT, 1.0))
         for cell, etas in published.SIMCLR_ETAS.items()
     },
     **{
         f"paper-{named(*cell)}": (
-            "the same in the authors' scale, {}, {} epochs".format(*cell), authors(*cell), constraints(etas, 2, WEIGHT)
+            "the same in the authors' scale, {}, {} epochs".format(*cell), authors(*cell), constraints(*etas, 2, WEIGHT)
         )  # fmt: skip
         for cell, etas in published.SIMCLR_ETAS.items()
     },

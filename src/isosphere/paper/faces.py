@@ -44,20 +44,20 @@ LFW = replace(
 """A smoke test, not a result: a few thousand photographs of LFW's people with two or more, measured on CFP's pairs."""
 
 
-def constraints(head: str) -> dict[str, Constraint]:
-    """The methods of a head by the suffix of their recipe's name, at the strengths of Table 11."""
+def constraints(head: str) -> tuple[Constraint, ...]:
+    """The methods of a head at the strengths of Table 11."""
     etas = published.FACE_ETAS.get(head)
     if etas is None:
-        return {"": Baseline()}
-    early = (0.0, etas["sec-ema"] / 500)  # min(eta, 500 t / T), Eq. 32
-    return {
-        "": Baseline(),
-        "-l2reg": L2Reg(eta=etas["l2reg"], ramp=LATE),
-        "-sec": SEC(eta=etas["sec"], ramp=LATE),
-        "-sec-ema": SEC(eta=etas["sec-ema"], radius="ema", rho=published.RHOS["faces"], ramp=early),
+        return (Baseline(),)
+    early = (0.0, etas.ema / 500)  # min(eta, 500 t / T), Eq. 32
+    return (
+        Baseline(),
+        L2Reg(eta=etas.l2reg, ramp=LATE),
+        SEC(eta=etas.sec, ramp=LATE),
+        SEC(eta=etas.ema, radius="ema", rho=published.RHOS["faces"], ramp=early),
         # ArcFace's last batch norm makes the radius about the root of 512: this is an absolute eta of about 5.
-        "-sec-relative": SEC(eta=2500.0, relative=True, ramp=LATE),
-    }
+        SEC(eta=2500.0, relative=True, ramp=LATE),
+    )
 
 
 SETS = {"casia": ("faces of CASIA-WebFace", CASIA), "lfw": ("faces of LFW", LFW)}

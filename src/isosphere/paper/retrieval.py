@@ -11,9 +11,22 @@ train alike. The ablations of Tables 2, 8 and 9 stand under `cars196-triplet` an
 from dataclasses import replace
 
 from isosphere.paper import published
+from isosphere.recipes.constraints import METHODS, suffix
 from isosphere.recipes.losses import Loss, MultiSimilarity, NPair, ProxyAnchor, SemiHard, Triplet
 from isosphere.recipes.retrieval import constraints, variants
-from isosphere.recipes.schema import SEC, Adam, Batches, Benchmark, Constraint, L2Reg, Loop, Model, MultiStep, Recipe
+from isosphere.recipes.schema import (
+    SEC,
+    Adam,
+    Baseline,
+    Batches,
+    Benchmark,
+    Constraint,
+    L2Reg,
+    Loop,
+    Model,
+    MultiStep,
+    Recipe,
+)
 
 LOSSES: dict[str, tuple[Loss, int]] = {
     "triplet": (Triplet(), 3),
@@ -79,10 +92,10 @@ def printed(loss: str) -> str:
     return "ms" if loss == "proxyanchor" else loss
 
 
-def printed_methods(dataset: str, loss: str) -> dict[str, Constraint]:
+def printed_methods(dataset: str, loss: str) -> tuple[Constraint, ...]:
     """The methods of a cell at the strengths of Tables 7 and 10; the relative form's is ours."""
     etas = published.ETAS[dataset, printed(loss)]
-    return constraints(etas["sec"], etas["l2reg"], relative=5.0)
+    return constraints(etas.sec, etas.l2reg, relative=5.0)
 
 
 COMPARISONS = {
@@ -97,41 +110,41 @@ COMPARISONS = {
     },
 }
 
-METHODS = {
+VARIANTS = {
     name: recipe for cell, comparison in COMPARISONS.items() for name, recipe in variants(cell, *comparison).items()
 }
 
 EXCEPTIONS = {
-    name: without_sec(METHODS[name])
+    name: without_sec(VARIANTS[name])
     for dataset in published.ITERATIONS
-    for name in (f"paper-{dataset}-ms", f"paper-{dataset}-ms-l2reg")
+    for name in (f"paper-{dataset}-ms{suffix(one)}" for one in (Baseline(), L2Reg()))
 }
 """The authors compared multi-similarity with SEC against another head (App. B.1) and other learning rates."""
 
-ABLATIONS = {
-    **{f"-eta{eta}": (f"SEC, eta {eta} (Table 2)", SEC(eta=eta)) for eta in published.SEC_ABLATION if eta},
-    **{
-        f"-sec-relative-eta{eta:g}": (f"relative SEC, eta {eta:g}", SEC(eta=eta, relative=True))
-        for eta in (1.0, 5.0, 20.0, 80.0)
-    },
-    **{
-        f"-l2reg-eta{eta:.0e}".replace("e-0", "e-"): (f"L2-reg, eta {eta:g} (Table 8)", L2Reg(eta=eta))
-        for eta in published.L2REG_ABLATION
-        if eta
-    },
-    **{
-        f"-rho{rho}": (f"SEC-EMA, rho {rho} (Table 9)", replace(METHODS["cars196-triplet-sec-ema"].constraint, rho=rho))
-        for rho in published.RHO_ABLATION
-        if rho
-    },
-}
-"""By the suffix of their recipe's name; the relative form's grid is ours."""
+EMA = next(one for one in printed_methods("cars196", "triplet") if one.method == SEC(radius="ema").method)
+
+
+def short(eta: float) -> str:
+    """1e-3 in a recipe's name."""
+    return f"{eta:.0e}".replace("e-0", "e-")
+
+
+STRENGTHS: list[tuple[str, str, Constraint]] = [
+    *((f"-eta{eta}", f"eta {eta} (Table 2)", SEC(eta=eta)) for eta in published.SEC_ABLATION if eta),
+    *((f"{suffix(one)}-eta{one.eta:g}", f"eta {one.eta:g}", one)
+      for one in (SEC(eta=eta, relative=True) for eta in (1.0, 5.0, 20.0, 80.0))),
+    *((f"{suffix(one)}-eta{short(one.eta)}", f"eta {one.eta:g} (Table 8)", one)
+      for one in (L2Reg(eta=eta) for eta in published.L2REG_ABLATION if eta)),
+    *((f"-rho{rho}", f"rho {rho} (Table 9)", replace(EMA, rho=rho)) for rho in published.RHO_ABLATION if rho),
+]  # fmt: skip
+ABLATIONS = {end: (f"{METHODS[one.method].label}, {strength}", one) for end, strength, one in STRENGTHS}
+"""By the end of their recipe's name; the relative form's grid is ours."""
 
 RETRIEVAL = {
-    **METHODS,
+    **VARIANTS,
     **EXCEPTIONS,
     **{
-        f"{name}{suffix}": replace(METHODS[name], claim=f"{COMPARISONS[name][0]}: {claim}", constraint=constraint)
+        f"{name}{suffix}": replace(VARIANTS[name], claim=f"{COMPARISONS[name][0]}: {claim}", constraint=constraint)
         for name in ("cars196-triplet", "paper-cars196-triplet")
         for suffix, (claim, constraint) in ABLATIONS.items()
     },

@@ -112,6 +112,11 @@ def label(constraint: Constraint) -> str:
     return f"{words} (η {eta:g})" if eta else words
 
 
+def suffix(constraint: Constraint) -> str:
+    """What a recipe's name ends in: "-sec", nothing for the baseline."""
+    return "" if constraint.method == Baseline().method else f"-{constraint.method}"
+
+
 def place(method: str) -> int:
     """Where a method stands in a legend; one without a row comes last."""
     return list(METHODS).index(method) if method in METHODS else len(METHODS)

@@ -14,7 +14,7 @@ WEIGHT = 0.5 / 0.07 / 2
 RISING = (0.0, 1.0)
 """eta t / T (Eq. 29)."""
 RHO = 0.2
-"""Weight of the newest batch in SEC-EMA's radius (Table 12)."""
+"""Weight of the newest batch in the running radius (Table 12)."""
 
 PHOTOS = Recipe(
     data=Unlabeled(),
@@ -28,21 +28,21 @@ PHOTOS = Recipe(
 """Starts where any machine can go; with a GPU --model.backbone resnet50 --data.size 224 --data.shorter 256."""
 
 
-def constraints(etas: dict[str, float], divisor: float, relative: float) -> dict[str, Constraint]:
-    """The methods by suffix: printed strengths over a divisor; the relative form's is ours."""
-    return {
-        "": Baseline(),
-        "-l2reg": L2Reg(eta=etas["l2reg"] / divisor, ramp=RISING),
-        "-sec": SEC(eta=etas["sec"] / divisor, ramp=RISING),
-        "-sec-ema": SEC(eta=etas["sec-ema"] / divisor, radius="ema", rho=RHO, ramp=RISING),
-        "-sec-relative": SEC(eta=relative, relative=True, ramp=RISING),
-    }
+def constraints(l2reg: float, sec: float, ema: float, divisor: float, relative: float) -> tuple[Constraint, ...]:
+    """The methods of a comparison: printed strengths over a divisor; the relative form's is ours."""
+    return (
+        Baseline(),
+        L2Reg(eta=l2reg / divisor, ramp=RISING),
+        SEC(eta=sec / divisor, ramp=RISING),
+        SEC(eta=ema / divisor, radius="ema", rho=RHO, ramp=RISING),
+        SEC(eta=relative, relative=True, ramp=RISING),
+    )
 
 
 CONTRASTIVE = variants(
     "simclr-photos",
     "SimCLR on your own images",
     PHOTOS,
-    constraints({"l2reg": 5e-3, "sec": 0.25, "sec-ema": 0.5}, 2 * WEIGHT, 1.0),
+    constraints(5e-3, 0.25, 0.5, 2 * WEIGHT, 1.0),
 )
 """The strengths are the paper's for CIFAR-10 (Table 12)."""

@@ -36,6 +36,6 @@ FACES = {
         f"faces-{head}",
         f"faces of your own people, {head}",
         replace(OWN, loss=loss),
-        {"": Baseline(), "-sec": SEC(eta=GENTLE, ramp=LATE)},
+        (Baseline(), SEC(eta=GENTLE, ramp=LATE)),
     ).items()
 }

@@ -5,9 +5,10 @@ Cost: `rendered` takes a minute on two CPU cores.
 Command: `isosphere train photos-sec ./my_photos`, `isosphere train rendered-sec`.
 """
 
+from collections.abc import Iterable
 from dataclasses import replace
 
-from isosphere.recipes.constraints import METHODS
+from isosphere.recipes.constraints import METHODS, suffix
 from isosphere.recipes.losses import Triplet
 from isosphere.recipes.schema import (
     SEC,
@@ -25,23 +26,23 @@ from isosphere.recipes.schema import (
     Rendered,
 )
 
-SUFFIXES = {
-    "" if method == "none" else f"-{method}": METHODS[method].about
-    for method in ("none", "l2reg", "sec", "sec-ema", "sec-relative", "sec-initial", "balanced")
-}
+
+def constraints(eta: float, l2reg: float, relative: float) -> tuple[Constraint, ...]:
+    """The methods of a comparison at these strengths."""
+    return (
+        Baseline(),
+        L2Reg(eta=l2reg),
+        SEC(eta=eta),
+        SEC(eta=eta, radius="ema"),
+        SEC(eta=relative, relative=True),
+        SEC(eta=eta, radius="initial"),
+        BalancedDirections(),
+    )
 
 
-def constraints(eta: float, l2reg: float, relative: float) -> dict[str, Constraint]:
-    """The methods of a comparison at these strengths, by the suffix of their recipe's name."""
-    return {
-        "": Baseline(),
-        "-l2reg": L2Reg(eta=l2reg),
-        "-sec": SEC(eta=eta),
-        "-sec-ema": SEC(eta=eta, radius="ema"),
-        "-sec-relative": SEC(eta=relative, relative=True),
-        "-sec-initial": SEC(eta=eta, radius="initial"),
-        "-balanced": BalancedDirections(),
-    }
+OWN = constraints(0.1, 1e-3, 2.0)
+SUFFIXES = {suffix(constraint): METHODS[constraint.method].about for constraint in OWN}
+"""What most names may end in."""
 
 
 RENDERED = Recipe(
@@ -66,13 +67,13 @@ PHOTOS = replace(
 --data.size 227 --data.shorter 256 --optimizer.lr 2e-5."""
 
 
-def variants(name: str, what: str, recipe: Recipe, methods: dict[str, Constraint]) -> dict[str, Recipe]:
+def variants(name: str, what: str, recipe: Recipe, methods: Iterable[Constraint]) -> dict[str, Recipe]:
     """The recipe once for each method, by name and suffix."""
     return {
-        f"{name}{suffix}": replace(recipe, claim=f"{what}: {SUFFIXES[suffix]}", constraint=constraint)
-        for suffix, constraint in methods.items()
+        f"{name}{suffix(one)}": replace(recipe, claim=f"{what}: {METHODS[one.method].about}", constraint=one)
+        for one in methods
     }
 
 
-RETRIEVAL = variants("photos", "your own images", PHOTOS, constraints(0.1, 1e-3, 2.0))
-DEMO = variants("rendered", "characters of many scripts", RENDERED, constraints(0.1, 1e-3, 2.0))
+RETRIEVAL = variants("photos", "your own images", PHOTOS, OWN)
+DEMO = variants("rendered", "characters of many scripts", RENDERED, OWN)
