@@ -6,9 +6,10 @@ size, so that DDP's mean over ranks is the gradient of the whole batch.
 
 import atexit
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -17,6 +18,7 @@ from torch import Tensor, nn
 from isosphere.losses.sharded import is_sharded
 from isosphere.sphere import raised
 
+T = TypeVar("T")
 _ALONE = ContextVar("alone", default=False)  # of one thread: another may be training
 
 
@@ -230,3 +232,19 @@ def agreed(flag: bool, device: torch.device) -> bool:
     raised = torch.tensor(float(flag), device=device)
     dist.all_reduce(raised, dist.ReduceOp.MAX)
     return bool(raised)
+
+
+def on_first(call: Callable[[], T]) -> T:
+    """What `call` gives on the first rank, on all of them; its error, too, so that none is left waiting."""
+    if world() == 1:
+        return call()
+    found: list[Any] = [None, None]
+    if rank() == 0:
+        try:
+            found[0] = call()
+        except Exception as error:
+            found[1] = error
+    dist.broadcast_object_list(found)
+    if found[1] is not None:
+        raise found[1]
+    return found[0]

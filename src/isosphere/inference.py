@@ -213,7 +213,8 @@ def load_run(folder: str | Path, device: str | torch.device = "auto") -> Trained
     saved = read_checkpoint(folder / runs.CHECKPOINT)
     recipe = located(runs.recipe_of(saved["recipe"]), runs.bases(folder))
     # The checkpoint holds all weights, so the pretrained file may be gone.
-    model = build_embedder(**vars(replace(recipe.model, weights=None)), size=recipe.data.size)
+    fields = {name: value for name, value in vars(recipe.model).items() if name not in ("weights", "head_start")}
+    model = build_embedder(**fields, size=recipe.data.size)
     load_weights(model, saved["model"])
     chosen = distributed.find_device(device)
     if chosen.type == "cuda" and chosen.index is None:  # it stays there, whatever is the current one later

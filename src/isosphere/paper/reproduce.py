@@ -15,6 +15,7 @@ from isosphere.recipes.fields import FREE_FIELDS
 from isosphere.recipes.fields import PLACES as PLACES_OF_DATA
 from isosphere.train import state
 from isosphere.train.faces import face_counts
+from isosphere.train.folder import held
 from isosphere.train.journal import environment, write_json
 from isosphere.train.loop import Run, prepare, train
 from isosphere.train.stopping import Interrupted, NonFiniteLoss
@@ -33,6 +34,10 @@ class Runner:
 
     def run(self, recipe: schema.Recipe, folder: Path) -> dict[str, Any]:
         """What the folder's result.json holds, after training if it is not there yet."""
+        with held(folder):
+            return self._run(recipe, folder)
+
+    def _run(self, recipe: schema.Recipe, folder: Path) -> dict[str, Any]:
         if (folder / "result.json").is_file():
             held = json.loads((folder / "result.json").read_text(encoding="utf-8"))
             if not alike(runs.recipe_of(held["recipe"]), recipe):

@@ -31,6 +31,7 @@ from isosphere.sphere import directions, norms
 from isosphere.train import build, state
 from isosphere.train.capture import CapturedStep, CompiledView
 from isosphere.train.evaluation import evaluate, norm_statistics
+from isosphere.train.folder import held
 from isosphere.train.journal import Journal
 from isosphere.train.overlap import kind_of
 from isosphere.train.step import Run, train_step, update
@@ -43,6 +44,11 @@ PCA_IMAGES = 10_000  # training images whose features a first head is made of
 def fit(recipe: schema.Recipe, folder: str | Path, device: str = "auto", resume: bool = False) -> dict[str, Any]:
     """Train a recipe into a new run folder, or go on from its checkpoint; returns what result.json holds."""
     chosen, folder = distributed.pick_device(device), Path(folder)
+    with held(folder):
+        return _fit(recipe, folder, chosen, resume)
+
+
+def _fit(recipe: schema.Recipe, folder: Path, device: torch.device, resume: bool) -> dict[str, Any]:
     finished = folder / "result.json"
     if not resume and (folder / "recipe.json").is_file():
         raise ValueError(f"{folder} already holds a run: go on with it by resume=True, or choose another folder")
@@ -56,7 +62,7 @@ def fit(recipe: schema.Recipe, folder: str | Path, device: str = "auto", resume:
             return {}
         print(f"isosphere: already finished at step {saved['step']}; nothing was trained", file=sys.stderr)
         return json.loads(finished.read_text(encoding="utf-8"))
-    run = prepare(recipe, chosen)
+    run = prepare(recipe, device)
     if saved is not None:
         state.restore(run, saved)
     try:
