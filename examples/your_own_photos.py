@@ -7,8 +7,8 @@ command line: isosphere train FOLDER
 import argparse
 from pathlib import Path
 
-from isosphere.arguments import free_folder
 from isosphere.recipes import find
+from isosphere.train.folder import claimed
 from isosphere.train.loop import fit
 
 parser = argparse.ArgumentParser(description="Train on your own photographs.")
@@ -27,6 +27,6 @@ recipe = find(
         # "data.size": "227", "data.shorter": "256", "optimizer.lr": "2e-5",
     },
 )
-folder = free_folder(Path("runs"), f"{Path(asked.folder).name}-example")  # a new one each time
-result = fit(recipe, folder)
+with claimed("runs", f"{Path(asked.folder).name}-example") as folder:  # a new one each time
+    result = fit(recipe, folder)
 print(folder, {name: round(value, 4) for name, value in result["last"].items()})

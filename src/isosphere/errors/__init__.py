@@ -35,10 +35,12 @@ from .runs import (
     UnfinishedRun,
 )
 from .train import Diverged, Interrupted
+from .usage import BadUsage, UnknownOption
 
 __all__ = [
     "BadArgument",
     "BadCheckpoint",
+    "BadUsage",
     "DamagedFile",
     "Diverged",
     "Held",
@@ -75,6 +77,7 @@ __all__ = [
     "UnfinishedRun",
     "UnknownField",
     "UnknownRecipe",
+    "UnknownOption",
     "UntrainedClasses",
     "WrongSize",
     "as_argument",

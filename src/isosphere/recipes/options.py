@@ -83,6 +83,18 @@ def describe(options: Any, prefix: str = "") -> list[tuple[str, str, str, str]]:
     return rows
 
 
+def every_field(kind: Any, prefix: str = "") -> dict[str, tuple[str, ...]]:
+    """All fields that a recipe can have, "loss.margin"; each with its kinds, if it is a group of several."""
+    found = {}
+    for name, hint in _hints(kind).items():
+        groups = _groups(hint)
+        if len(groups) != 1:
+            found[f"{prefix}{name}"] = tuple(group.__name__ for group in groups)
+        for group in groups:
+            found |= every_field(group, f"{prefix}{name}.")
+    return found
+
+
 # ---------------------------------------------------------------- reading types
 
 

@@ -27,6 +27,7 @@ from isosphere.runs.folder import (
 )
 from isosphere.runs.results import Record, Results, is_monitor, read_monitor, read_results
 from isosphere.runs.versions import (
+    old_fields,
     recipe_of,
     translate_changes,
     translate_checkpoint,
@@ -38,6 +39,6 @@ from isosphere.runs.versions import (
 __all__ = [
     "ANY_NAME", "CHECKPOINT", "EMBEDDINGS", "METRICS", "PATHS", "RECIPE", "RESULT", "RUN", "SNAPSHOTS", "THUMBNAILS",
     "UNREADABLE", "Embedded", "Line", "Record", "Results", "RunFolder", "Snapshot", "bases", "is_monitor", "locate",
-    "numbers", "read", "read_monitor", "read_recipe", "read_results", "recipe_of", "translate_changes",
+    "numbers", "old_fields", "read", "read_monitor", "read_recipe", "read_results", "recipe_of", "translate_changes",
     "translate_checkpoint", "translate_line", "translate_recipe", "translate_record",
 ]  # fmt: skip

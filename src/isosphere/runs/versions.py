@@ -1,6 +1,7 @@
 """What older versions of isosphere wrote, in today's words; nothing else knows their spellings."""
 
 import warnings
+from collections.abc import Iterable
 from typing import Any
 
 from isosphere.recipes import options, schema
@@ -55,6 +56,12 @@ def translate_changes(changes: dict[str, Any]) -> dict[str, Any]:
         now = [path for path in found if path not in changes]
         warnings.warn(f"old spelling: {', '.join(old)}; write {', '.join(now)}", stacklevel=2)
     return found
+
+
+def old_fields(fields: Iterable[str]) -> list[str]:
+    """What older versions called these fields, where it is not the same; `translate_changes` takes them."""
+    names = ((field, old, new) for field in fields for old, new in RENAMED.items() if field.split(".")[0] == new)
+    return [*(f"{old}{field.removeprefix(new)}" for field, old, new in names), "constraint.balanced"]
 
 
 def _is_zero(value: Any) -> bool:

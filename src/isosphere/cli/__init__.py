@@ -1,0 +1,92 @@
+"""The command line: a file per command, each imported when it runs.
+
+Bad input ends in one line and exit code 2, a failed run in one line and exit code 1, a bug in its traceback.
+"""
+
+import atexit
+import os
+import sys
+from difflib import get_close_matches
+from importlib import import_module
+from types import ModuleType
+
+from isosphere.cli.endings import code_of, note, show_warnings, words_of
+from isosphere.cli.parser import Parser
+from isosphere.errors import BadUsage, need
+
+COMMANDS = (
+    "train", "evaluate", "embed", "inspect", "report", "figure", "recipes", "datasets", "demo", "reproduce",
+)  # fmt: skip
+"""Each is a file of this folder: its docstring is the help, `declare` adds the options, `run` does the work."""
+
+
+def main() -> None:
+    """Run a command, and end the process with its exit code."""
+    code = run()
+    if "WORLD_SIZE" in os.environ:  # gloo's threads, which DDP keeps, may abort a process whose interpreter ends
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
+
+
+def run() -> int:
+    """Run the command that `sys.argv` names; returns the exit code."""
+    show_warnings()
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="surrogateescape")  # names of files that are not UTF-8 are printed as they are
+    try:
+        return _run(sys.argv[1:])
+    except SystemExit as left:  # after --help and --version
+        return left.code or 0
+    except BaseException as error:
+        code = code_of(error)
+        if code is None or os.environ.get("ISOSPHERE_TRACEBACK"):
+            raise
+        rank = f"rank {os.environ['RANK']}: " if "RANK" in os.environ else ""
+        note(rank + words_of(error))
+        return code
+
+
+def _run(words: list[str]) -> int:
+    if not words:
+        _overview().print_help()
+        return 2
+    if words[0] not in COMMANDS:
+        if words[0].startswith("-"):
+            _overview().read(words)  # leaves after --help and --version
+        near = get_close_matches(words[0], COMMANDS, n=1) or COMMANDS
+        raise BadUsage("isosphere", f"no command {words[0]}; did you mean {', '.join(near)}?")
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and words[0] != "train":
+        if os.environ.get("RANK") == "0":
+            note(f"{words[0]} runs in one process: leave out torchrun, which is for train")
+        return 2
+    command = _command(words[0])
+    parser = Parser(f"isosphere {words[0]}", command.__doc__)
+    command.declare(parser)
+    asked = parser.read(words[1:])
+    rich = need("rich", "train", f"isosphere {words[0]}")
+    rich.reconfigure(stderr=True, quiet=not sys.stderr.isatty())  # progress is for a screen, and never among results
+    command.run(asked)
+    return 0
+
+
+def _overview() -> Parser:
+    """What `isosphere --help` shows: every command with the first line of its help."""
+    lines = [f"  {name:<10}  {_command(name).__doc__.splitlines()[0]}" for name in COMMANDS]
+    about = ["Train embeddings that lie on one sphere.", "", *lines, "", "`isosphere COMMAND --help` says more."]
+    parser = Parser("isosphere", "\n".join(about))
+    parser.usage = "isosphere COMMAND ..."
+    parser.add_argument("--version", action="version", version=f"isosphere {_version()}", help="show it and exit")
+    return parser
+
+
+def _command(name: str) -> ModuleType:
+    return import_module(f"isosphere.cli.{name}")
+
+
+def _version() -> str:
+    from isosphere import __version__
+
+    return __version__

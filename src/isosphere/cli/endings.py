@@ -1,0 +1,59 @@
+"""How a command ends: an error or a warning as one line in the words of the command line, and the exit code."""
+
+import inspect
+import os
+import sys
+import warnings
+from pathlib import Path
+
+from isosphere import errors
+
+PATHS = (FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError, PermissionError)
+"""Of the system, about a path that was given; other errors of the system are failures."""
+
+
+def code_of(error: BaseException) -> int | None:
+    """The exit code; None for a bug, which deserves its traceback."""
+    if isinstance(error, errors.IsosphereError):
+        return error.code
+    if isinstance(error, KeyboardInterrupt):
+        return 130
+    if isinstance(error, (ValueError, *PATHS)):
+        return 2
+    return 1 if isinstance(error, OSError) else None
+
+
+def words_of(error: BaseException) -> str:
+    """The error as one line; fields of recipes are written as flags."""
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted"
+    if isinstance(error, OSError) and not isinstance(error, errors.IsosphereError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    return errors.words(error, errors.as_flag)
+
+
+def note(text: str) -> None:
+    """A line of ours, on stderr."""
+    print(f"isosphere: {text}", file=sys.stderr)
+
+
+def show_warnings() -> None:
+    """Show warnings of ours as one line, without the code that raised them."""
+    others, package = warnings.showwarning, Path(__file__).parents[1]
+    caller = _caller(package)  # losses warn at the line that called isosphere
+
+    def show(message: Warning | str, category: type[Warning], filename: str, *where: object) -> None:
+        if filename != caller and not Path(filename).is_relative_to(package):
+            others(message, category, filename, *where)
+        elif os.environ.get("RANK", "0") == "0":  # all ranks open the same data
+            note(str(message))
+
+    warnings.showwarning = show
+
+
+def _caller(package: Path) -> str:
+    """The file that started the command."""
+    frame = inspect.currentframe()
+    while frame.f_back and Path(frame.f_code.co_filename).is_relative_to(package):
+        frame = frame.f_back
+    return frame.f_code.co_filename

@@ -1,0 +1,46 @@
+"""Measure a trained run on its test classes, or on other images.
+
+  isosphere evaluate runs/my_photos-sec-seed0
+  isosphere evaluate runs/my_photos-sec-seed0 --data ./other_photos
+  isosphere evaluate runs/people-cosface-seed0 --data.pairs lfw --data.pairs_root faces
+
+With --data it is retrieval among other images, also for runs on faces and for runs without labels. Of
+train/ and test/ folders, or a CSV with a split, only test images are measured. What cannot be read is left
+out with --data.skip_unreadable true. Every other field of the data can be changed, too.
+"""
+
+from argparse import Namespace
+from pathlib import Path
+
+from isosphere.cli.parser import Parser
+from isosphere.errors import BadUsage
+
+SHOWN = {
+    "data.root": "where the run's own images are now",
+    "data.pairs": "faces: other sets of pairs, as lfw,cfp_fp",
+    "data.skip_unreadable": "true leaves out what cannot be read",
+}
+
+
+def declare(parser: Parser) -> None:
+    parser.add_argument("run", type=Path, help="a run folder")
+    parser.add_argument("--data", type=Path, help="another folder or CSV; of a given split its test part")
+    parser.add_argument("--probe", action="store_true", help="self-supervision: the linear probe at several rates")
+    parser.device()
+    parser.fields(SHOWN, lambda field: field.startswith("data."))
+
+
+def run(asked: Namespace) -> None:
+    from isosphere.cli.trained import load
+    from isosphere.tables import comparison, probe_table, show
+    from isosphere.train.contrastive import RATES
+    from isosphere.train.measure import measure_run, probe_run
+
+    if asked.probe and asked.data is not None:
+        raise BadUsage("isosphere evaluate", "--probe is taken on the run's own images: leave out --data")
+    trained = load(asked, others=asked.data is not None)
+    if asked.probe:
+        found, tested = probe_run(trained, RATES)
+        show(probe_table(found, asked.run.name, tested))
+        return
+    show(comparison({asked.run: measure_run(trained, None if asked.data is None else str(asked.data))}))

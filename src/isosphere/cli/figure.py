@@ -1,0 +1,63 @@
+"""Draw a figure of the paper, or another, from runs: as PNG and SVG.
+
+  isosphere figure                                  lists them
+  isosphere figure norms runs/a runs/b
+  isosphere figure convergence runs/a --metric map@r --out course
+  isosphere figure feature-maps runs/a --images a.jpg b.jpg
+"""
+
+import argparse
+from argparse import Namespace
+from pathlib import Path
+
+from isosphere.cli.parser import Parser
+
+OWN = {
+    "metric": "convergence, constraints, rates, trials, differences: the metric",
+    "metrics": "ablation: metrics, as recall@1,nmi",
+    "than": "differences: the method to compare with",
+    "source": "norms: of train or test images",
+    "classes": "map: how many classes are marked",
+    "queries": "gallery: numbers of the images, as 0,7",
+    "count": "gallery, feature-maps: how many",
+}
+"""Options that only some figures have."""
+
+
+def declare(parser: Parser) -> None:
+    parser.add_argument("name", nargs="?", default="", help="which figure; none lists them all")
+    parser.add_argument("runs", nargs="*", help="run folders, or JSON files of results")
+    parser.add_argument("--out", type=Path, help="the file, without suffix; by default NAME here")
+    parser.add_argument("--images", nargs="+", type=Path, default=[], help="feature-maps: the images")
+    for name, about in OWN.items():
+        parser.add_argument(f"--{name}", default=argparse.SUPPRESS, help=about)
+
+
+def run(asked: Namespace) -> None:
+    from isosphere.errors import BadArgument
+    from isosphere.figures import FIGURES
+
+    if not asked.name:
+        return _list()
+    if asked.name not in FIGURES:
+        raise BadArgument("NAME", asked.name, f"one of {', '.join(FIGURES)}")
+    figure, out = FIGURES[asked.name], asked.out or Path(asked.name)
+    options = figure.options({name: value for name, value in vars(asked).items() if name in OWN})
+    if asked.name == "feature-maps":
+        from isosphere.inference import feature_maps
+
+        options |= feature_maps([*map(Path, asked.runs)], asked.images)
+    for path in figure(asked.runs, out, **options):
+        print(path)
+
+
+def _list() -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from isosphere.figures import FIGURES
+
+    table = Table(box=None, show_header=False)
+    for name, figure in FIGURES.items():
+        table.add_row(name, figure.description)
+    Console().print(table, highlight=False)

@@ -1,0 +1,28 @@
+"""Metrics and norms of embeddings from any tool, and whether SEC could matter.
+
+  isosphere inspect e.npy labels.npy
+  isosphere inspect e.npy
+  isosphere inspect both.npz                        as np.savez makes it, with the arrays embeddings and labels
+
+Without labels, or with those of one class only, it says what it can about norms. A run's
+test_embeddings.npz can be inspected, too.
+"""
+
+from argparse import Namespace
+from pathlib import Path
+
+from isosphere.cli.parser import Parser
+
+
+def declare(parser: Parser) -> None:
+    parser.add_argument("embeddings", type=Path, help="a .npy file of raw embeddings, (N, D), or a .npz also of labels")
+    parser.add_argument("labels", type=Path, nargs="?", help="a .npy file of labels, (N,), integers or names")
+
+
+def run(asked: Namespace) -> None:
+    from rich.console import Console
+
+    from isosphere.report import inspection
+
+    for part in inspection(asked.embeddings, asked.labels):
+        Console().print(part, highlight=False)

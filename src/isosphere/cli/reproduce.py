@@ -1,0 +1,117 @@
+"""Run a whole table of the paper, and print mean and spread over seeds.
+
+  isosphere reproduce table3 --dataset cub200 --data.root data --model.weights resnet50_msra.safetensors
+  isosphere reproduce table3 --dataset cub200 --losses triplet ms --arms none sec --seeds 0 1 2
+  isosphere reproduce table5 --dataset cifar10 --data.download true
+
+Data and compilation are paid once. Every finished run is added to a JSON file in the results folder, and is
+not run again. One that was stopped is resumed, one that was killed starts over. Fields of all recipes can be
+changed as in `isosphere train`.
+"""
+
+import hashlib
+from argparse import BooleanOptionalAction, Namespace
+from pathlib import Path
+
+from isosphere.cli.parser import Parser
+from isosphere.errors import BadUsage, NotResults
+
+SHOWN = {
+    "data.root": "the folder that holds the benchmarks",
+    "data.pack": "folder for the images, decoded once",
+    "model.weights": "a file of pretrained weights",
+    "loop.steps": "length of training",
+    "loop.compile": "true compiles the network",
+}
+NAMESAKES = ("data.size", "data.scale", "data.seed", "data.per_class")  # of other groups' fields
+
+
+def declare(parser: Parser) -> None:
+    parser.add_argument("table", help="table2, table3, table4, table5, table8, table9 or rates")
+    parser.add_argument("--dataset", default="", help="cub200 cars196 sop inshop; casia lfw; cifar10 cifar100")
+    parser.add_argument("--losses", nargs="+", default=[], help="triplet semihard npair ms ...; arcface ...")
+    parser.add_argument("--arms", nargs="+", default=[], help="methods: none l2reg sec sec-relative sec-ema ...")
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0], help="of the final runs; trials have their own")
+    parser.add_argument("--epochs", type=int, default=100, help="table5: 100 or 200")
+    parser.add_argument("--paper", action="store_true", help="as the authors trained, in place of the fair way")
+    told = "table3, table5: tune rate and strength on held-out training data"
+    parser.add_argument("--tune", action=BooleanOptionalAction, default=True, help=told)
+    told = "no trials: rates and strengths of this results file's runs"
+    parser.add_argument("--tuned-by", type=Path, metavar="FILE", help=told)
+    told = "folder of JSON files; what is there is not run"
+    parser.add_argument("--results", type=Path, default=Path("results"), help=told)
+    parser.add_argument("--out", type=Path, default=Path("runs"), help="where the run folders go; by default runs/")
+    parser.device()
+    parser.fields(SHOWN)
+
+
+def run(asked: Namespace) -> None:
+    from isosphere.paper import reproduce as engine
+    from isosphere.paper.tables import TUNED, Asked, cells
+    from isosphere.recipes import override
+
+    changes, tuned_by = {"loop.save_every": "0"} | asked.changes, asked.tuned_by
+    tuning = asked.tune and asked.table in TUNED and not asked.paper
+    if tuned_by is not None:
+        _check_source(tuned_by, tuning, asked.changes)
+    wanted = Asked(asked.dataset, tuple(asked.losses), tuple(asked.arms), asked.paper, asked.epochs)
+    chosen = {
+        cell: {arm: override(recipe, changes) for arm, recipe in its.items()}
+        for cell, its in cells(asked.table, wanted).items()
+    }
+    other = {key: value for key, value in asked.changes.items() if key not in engine.FREE}
+    marks = ["paper"] * asked.paper + ["untuned"] * (asked.table in TUNED and not tuning and not asked.paper)
+    suffix = results_suffix(marks, other, tuned_by)
+    name = f"{asked.table}_{next(iter(chosen)).removeprefix('simclr-').split('-')[0]}{suffix}"
+    held = engine.Results(asked.results / f"{name}.json")
+    source = engine.Results(tuned_by) if tuned_by else None
+    seeds = dict.fromkeys(asked.seeds)
+    records = engine.reproduce(chosen, seeds, tuning, held, asked.out / name, asked.device, source)
+    _show(asked, records, [*chosen], name, suffix, "trained likewise" if asked.paper and not other else "")
+    print(f"results: {held.path}")
+
+
+def _check_source(tuned_by: Path, tuning: bool, changes: dict[str, str]) -> None:
+    """That --tuned-by has something to decide, and nothing else decides it."""
+    if not tuned_by.is_file():
+        raise NotResults(tuned_by, "there is no such file")
+    if not tuning:
+        told = "--tuned-by stands for the trials of table3 and table5: leave out --paper and --no-tune"
+        raise BadUsage("isosphere reproduce", told)
+    if decided := [f"--{key}" for key in changes if key.split(".")[0] in ("optimizer", "constraint")]:
+        told = f"--tuned-by decides optimizer and constraint: leave out {', '.join(decided)}"
+        raise BadUsage("isosphere reproduce", told)
+
+
+def _show(asked: Namespace, records: list[dict], cells: list[str], name: str, suffix: str, protocol: str) -> None:
+    """The table over seeds, differences from no constraint, and the paper's numbers."""
+    from isosphere.paper.reproduce import Results
+    from isosphere.paper.tables import printed
+    from isosphere.tables import differences_table, printed_table, seeds_table, show
+
+    show(seeds_table(records))
+    differences = differences_table(records)
+    if asked.table in ("table3", "table4", "table5") and differences.rows:
+        show(differences)
+        found = asked.results.glob(f"{asked.table}_*{suffix}.json")
+        others = sorted(path for path in found if path.stem.count("_") == name.count("_"))
+        if len(others) > 1:
+            every = [record for path in others for record in Results(path).finals()]
+            show(differences_table(every, f"all of {', '.join(path.stem for path in others)}"))
+    for cell in cells:
+        metrics, rows = printed(asked.table, cell)
+        if rows:
+            told = protocol or "another protocol: not comparable with ours"
+            show(printed_table(metrics, rows, f"printed in the paper for {cell} ({told})"))
+
+
+def results_suffix(marks: list[str], changes: dict[str, str], tuned_by: Path | None) -> str:
+    """What the name of a table's results file ends with: another experiment's runs are not seeds of this one."""
+    names = {key: key if key in NAMESAKES else key.split(".")[-1] for key in sorted(changes)}
+    told = marks + [f"{name}={changes[key]}" for key, name in names.items()]
+    told += [f"tuned-by={tuned_by.stem}"] if tuned_by else []
+    suffix = "".join(f"_{mark}".replace("/", "-") for mark in told)
+    if len(suffix) <= 80:
+        return suffix
+    marks = marks + ["tuned-by"] * bool(tuned_by) + [hashlib.sha256(suffix.encode()).hexdigest()[:8]]
+    return "".join(f"_{mark}" for mark in marks)  # the rest is too long for a file's name

@@ -1,0 +1,120 @@
+"""Train your own images, or a recipe.
+
+  isosphere train ./my_photos                       a folder of class folders, or a CSV of path,label
+  isosphere train photos ./my_photos                the recipe `photos`: without a constraint
+  isosphere train ./my_photos --model.backbone resnet50 --model.weights resnet50.pth --model.freeze_bn true
+  isosphere train rendered-sec --loss ArcFace --constraint.eta 0.5 --seed 1
+  isosphere train --resume runs/my_photos-sec-seed0
+  torchrun --nproc-per-node 2 -m isosphere train ./my_photos
+
+The first is the recipe photos-sec on these images. `isosphere recipes` lists the recipes, and
+`isosphere recipes NAME` all fields of one with their reasons. Under torchrun all processes share the batch.
+"""
+
+from argparse import Namespace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from isosphere.cli.endings import note
+from isosphere.cli.parser import Parser
+from isosphere.errors import BadUsage, MovedData, Option
+
+if TYPE_CHECKING:
+    from isosphere.recipes import Recipe
+
+SHOWN = {
+    "model.backbone": "small_cnn, or any model of timm or torchvision by name",
+    "model.weights": "a file of pretrained weights for it; none starts from scratch",
+    "data.size": "pixels a side that the network sees",
+    "loss": "one of",
+    "constraint": "what is done about the norms:",
+    "constraint.eta": "its strength; 0 is none",
+    "batches.size": "images of a batch, over all processes",
+    "optimizer.lr": "the learning rate, of the head if the backbone has its own",
+    "loop.steps": "length of training; of faces and SimCLR in epochs",
+    "seed": "of first weights, batches and augmentation",
+}
+OWN = "photos-sec"
+"""The recipe of a folder that is given without one."""
+
+
+def declare(parser: Parser) -> None:
+    parser.usage = "isosphere train [RECIPE] [IMAGES] [--out RUN] [--group.field VALUE ...]"
+    parser.add_argument("what", nargs="?", default="", help="a recipe's name, a folder of class folders, or a CSV")
+    parser.add_argument("images", nargs="?", default="", help="after a recipe's name: the images, its data.root")
+    parser.add_argument("--out", type=Path, help="the run folder; by default a new one under runs/")
+    parser.add_argument("--resume", type=Path, metavar="RUN", help="go on from the checkpoint in this run folder")
+    parser.device()
+    parser.fields(SHOWN)
+
+
+def run(asked: Namespace) -> None:
+    from isosphere import distributed
+    from isosphere.train.folder import claimed, held
+
+    if asked.resume is not None:
+        return _resume(asked)
+    name, recipe = _named(asked)
+    distributed.pick_device(asked.device)  # joins the other ranks
+    if asked.out is None:
+        with claimed(Path("runs"), f"{name}-seed{recipe.seed}") as folder:
+            return _fit(recipe, folder, asked.device)
+    if asked.out.exists():
+        with held(asked.out) as others:
+            if others:
+                raise BadUsage("isosphere train", f"--out {asked.out} is not empty: choose another, or --resume it")
+    _fit(recipe, asked.out, asked.device)
+
+
+def _resume(asked: Namespace) -> None:
+    from isosphere.runs import read_recipe
+    from isosphere.train.state import missing_place, resumed_recipe
+
+    if extra := asked.what or (asked.out and "--out"):
+        raise BadUsage("isosphere train", f"--resume goes on with the folder's own recipe: leave out {extra}")
+    recipe = resumed_recipe(read_recipe(asked.resume), asked.changes, asked.resume)
+    try:
+        _fit(recipe, asked.resume, asked.device, resume=True)
+    except FileNotFoundError as error:
+        if field := missing_place(recipe.data):
+            raise MovedData(str(error), asked.resume, Option(field)) from error
+        raise
+
+
+def _fit(recipe: "Recipe", folder: Path, device: str, resume: bool = False) -> None:
+    from isosphere.recipes.data import Folder
+    from isosphere.tables import comparison, show
+    from isosphere.train.loop import fit
+
+    if result := fit(recipe, folder, device, resume):
+        show(comparison({folder: result}))
+        print(f"run folder: {folder}")
+        if isinstance(recipe.data, Folder) and recipe.model.weights is None:
+            note(f"{recipe.model.backbone} began from scratch; --model.backbone and --model.weights begin better")
+
+
+def _named(asked: Namespace) -> tuple[str, "Recipe"]:
+    """What the run is called, and its recipe: the one named on these images, or photos-sec on a path alone."""
+    from isosphere.figures.words import named
+    from isosphere.paper import ALL, find
+    from isosphere.recipes import override
+
+    if not asked.what:
+        raise BadUsage("isosphere train", "name a recipe or a folder of images (`isosphere recipes` lists the recipes)")
+    name, images = asked.what, asked.images
+    if name not in ALL and Path(name).exists():
+        if images:
+            raise BadUsage("isosphere train", f"unexpected {images!r}")
+        name, images = OWN, name
+    recipe, changes = find(name, {}), asked.changes
+    if images:
+        changes = _with_root(name, recipe, images, changes)
+    return named(name, override(recipe, changes), ALL)
+
+
+def _with_root(name: str, recipe: "Recipe", images: str, changes: dict[str, Any]) -> dict[str, Any]:
+    if not hasattr(recipe.data, "root"):
+        raise BadUsage("isosphere train", f"unexpected {images!r}: {name} has no data.root")
+    if "data.root" in changes:
+        raise BadUsage("isosphere train", f"name the images once: {images}, or --data.root {changes['data.root']}")
+    return {"data.root": images} | changes
