@@ -13,8 +13,10 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import isosphere
+from isosphere.errors import Held
 from isosphere.inference import embed
 from isosphere.recipes import schema
+from isosphere.train.folder import claimed, held
 from isosphere.train.loop import prepare, train_step, training_feed
 from tiny import tiny_recipe
 
@@ -150,6 +152,17 @@ def uneven_gather(rows: list[int], labels: list[int]) -> str:
     except ValueError as error:
         return str(error)
     return ""
+
+
+def places(folder: Path) -> dict[str, Any]:
+    """The folder that this rank claims as "own", and the process that holds "taken"."""
+    with claimed(folder, "own") as found:
+        dist.barrier()
+    try:
+        with held(folder / "taken"):
+            return {}
+    except Held as error:
+        return {"claimed": found, "held": error.holder.split()[1]}
 
 
 def synced_activation(dtypes: tuple[torch.dtype, ...]) -> list[torch.Tensor]:
