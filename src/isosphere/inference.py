@@ -30,7 +30,7 @@ from isosphere.data.images import (
 from isosphere.data.transforms import TestView, View
 from isosphere.errors import BadArgument, BadCheckpoint, NoCheckpoint
 from isosphere.metrics.faces import mirror_averaged
-from isosphere.models.embedder import build_embedder
+from isosphere.models.embedder import Embedder, build_embedder
 from isosphere.recipes import schema
 from isosphere.recipes.fields import located, split_share
 from isosphere.samplers import OrderedBatches
@@ -213,14 +213,19 @@ def load_run(folder: str | Path, device: str | torch.device = "auto") -> Trained
     saved = read_checkpoint(folder / runs.CHECKPOINT)
     recipe = located(runs.recipe_of(saved["recipe"]), runs.bases(folder))
     # The checkpoint holds all weights, so the pretrained file may be gone.
-    fields = {name: value for name, value in vars(recipe.model).items() if name not in ("weights", "head_start")}
-    model = build_embedder(**fields, size=recipe.data.size)
+    model = build_model(replace(recipe.model, weights=None), recipe.data.size)
     load_weights(model, saved["model"])
     chosen = distributed.find_device(device)
     if chosen.type == "cuda" and chosen.index is None:  # it stays there, whatever is the current one later
         chosen = torch.device("cuda", torch.cuda.current_device())
     stopped = None if saved["finished"] else saved["step"]
     return Trained(recipe, model.to(chosen).eval(), chosen, saved["classes"], saved.get("images"), stopped)
+
+
+def build_model(model: schema.Model, size: int) -> Embedder:
+    """The embedder that the recipe names, for images of `size` x `size` pixels."""
+    fields = {name: value for name, value in vars(model).items() if name != "head_start"}  # done before the first step
+    return build_embedder(**fields, size=size)
 
 
 def read_checkpoint(path: Path) -> dict[str, Any]:

@@ -10,14 +10,15 @@ from PIL import Image
 from safetensors.torch import save_file
 
 from commands import isosphere
+from isosphere.errors import Diverged, Option, OtherRecipe, Stopped
 from isosphere.models.embedder import build_backbone
 from isosphere.models.frozen import FrozenBatchNorm
 from isosphere.paper import ALL, find, reproduce
 from isosphere.paper.tables import Asked, cells, trials
 from isosphere.recipes import options, override
-from isosphere.train import loop
+from isosphere.recipes.identity import alike, digest
+from isosphere.train import loop, tuning
 from isosphere.train.build import build_task
-from isosphere.train.stopping import Interrupted, NonFiniteLoss
 from tiny import tiny_recipe
 
 TINY = {
@@ -52,7 +53,7 @@ def few_cells(benchmark, losses=("ms",), arms=("none", "sec", "l2reg")):
 def test_a_table_is_tuned_run_and_not_run_again(benchmark, tmp_path, monkeypatch, capsys):
     trained = []
     real = loop.train
-    monkeypatch.setattr(reproduce, "train", lambda run, *rest: (trained.append(run), real(run, *rest))[1])
+    monkeypatch.setattr(tuning, "train", lambda run, *rest: (trained.append(run), real(run, *rest))[1])
     file = tmp_path / "results" / "table3_cub200.json"
     chosen = few_cells(benchmark)
     records = reproduce.reproduce(chosen, (0, 1), True, reproduce.Results(file), tmp_path / "runs", "cpu")
@@ -63,12 +64,12 @@ def test_a_table_is_tuned_run_and_not_run_again(benchmark, tmp_path, monkeypatch
     # Nothing is chosen on test classes: a trial trains on 80 training classes and is measured on the other 20.
     everything = build_task(chosen["cub200-ms"]["none"].data, torch.device("cpu"))
     for run in trained[:12]:
-        assert run.task.images.classes == everything.train.classes[:80]
-        assert run.task.evaluation.images.classes == everything.train.classes[80:]
-        assert not set(run.task.evaluation.images.classes) & set(everything.exam.images.classes)
+        assert run.task.images.classes == everything.images.classes[:80]
+        assert run.task.evaluation.images.classes == everything.images.classes[80:]
+        assert not set(run.task.evaluation.images.classes) & set(everything.evaluation.images.classes)
         assert run.recipe.seed not in (0, 1)
     for run in trained[12:]:
-        assert run.task.evaluation.images.classes == everything.exam.images.classes
+        assert run.task.evaluation.images.classes == everything.evaluation.images.classes
 
     # The best trial of an arm by MAP@R is what its final runs have; L2-reg takes SEC's learning rate.
     for arm in ("none", "sec"):
@@ -99,7 +100,7 @@ def test_norms_over_training_are_those_of_the_embeddings(benchmark, tmp_path, mo
         run.network.register_forward_hook(lambda module, _, out: seen.append(out.detach()) if module.training else None)
         return real(run, *rest)
 
-    monkeypatch.setattr(reproduce, "train", watched)
+    monkeypatch.setattr(tuning, "train", watched)
     chosen, results = few_cells(benchmark, arms=("none",)), reproduce.Results(tmp_path / "r.json")
     (record,) = reproduce.reproduce(chosen, (0,), False, results, tmp_path / "runs", "cpu")
     assert len(seen) == 2 and [len(line) for line in record["norms"]] == [4, 4]
@@ -128,7 +129,7 @@ def test_the_command_runs_a_table_and_prints_what_it_holds(benchmark, tmp_path):
 
 
 def test_a_table_takes_the_settings_of_another_networks_runs(benchmark, tmp_path, monkeypatch):
-    monkeypatch.setattr(reproduce.Runner, "run", lambda *given: pytest.fail("all that is asked for is there"))
+    monkeypatch.setattr(tuning.Runner, "run", lambda *given: pytest.fail("all that is asked for is there"))
     chosen, results = few_cells(benchmark), reproduce.Results(tmp_path / "here.json")
     source, best = reproduce.Results(tmp_path / "there.json"), {}
     for arm in ("none", "sec"):
@@ -164,11 +165,12 @@ def test_other_recipes_are_never_taken_for_this_one(benchmark, tmp_path):
     assert record["recipe"]["model"]["dim"] == 16
     # A run of the same cell, arm and seed that was set otherwise gives way: it is not another seed.
     assert [run["recipe"]["model"]["dim"] for run in json.loads(file.read_text())["runs"]] == [16]
-    runner, folder = reproduce.Runner("cpu"), next((tmp_path / "runs").iterdir())
+    runner, folder = tuning.Runner("cpu"), next((tmp_path / "runs").iterdir())
     held = json.loads((folder / "result.json").read_text())["recipe"]["model"]["dim"]
     other = wider if held == 8 else chosen
-    with pytest.raises(ValueError, match="holds the result of another recipe"):
+    with pytest.raises(OtherRecipe) as caught:
         runner.run(other["cub200-ms"]["none"], folder)
+    assert (caught.value.path, set(caught.value.changes)) == (folder, {"model.dim"})
 
 
 @pytest.mark.parametrize("field, one, same, other", [
@@ -178,13 +180,13 @@ def test_other_recipes_are_never_taken_for_this_one(benchmark, tmp_path):
 ])  # fmt: skip
 def test_lists_of_faces_count_by_their_names(field, one, same, other):
     made = [find("lfw-arcface", {field: value}) for value in (one, same, other)]
-    assert reproduce.alike(made[0], made[1]) and not reproduce.alike(made[0], made[2])
-    assert reproduce.digest(made[0]) == reproduce.digest(made[1]) != reproduce.digest(made[2])
+    assert alike(made[0], made[1]) and not alike(made[0], made[2])
+    assert digest(made[0]) == digest(made[1]) != digest(made[2])
 
 
 def test_what_a_killed_run_left_is_not_counted(benchmark, tmp_path):
     recipe = few_cells(benchmark, arms=("none",))["cub200-ms"]["none"]
-    folder = tmp_path / "runs" / f"cub200-ms-none-{reproduce.digest(recipe)}-seed0"
+    folder = tmp_path / "runs" / f"cub200-ms-none-{digest(recipe)}-seed0"
     folder.mkdir(parents=True)
     (folder / "metrics.jsonl").write_text('{"step": 0, "kind": "test", "recall@1": 1.0}\n{"step": 1, "ki')
     cells = {"cub200-ms": {"none": recipe}}
@@ -241,7 +243,7 @@ def test_a_broken_table_goes_on_with_nothing_lost(benchmark, tmp_path, monkeypat
             raise KeyboardInterrupt
         return loop.train(run, *rest)
 
-    monkeypatch.setattr(reproduce, "train", breaks)
+    monkeypatch.setattr(tuning, "train", breaks)
     with pytest.raises(KeyboardInterrupt):
         reproduce.reproduce(chosen, (0,), False, reproduce.Results(file), tmp_path / "runs", "cpu")
     assert len(json.loads(file.read_text())["runs"]) == 1
@@ -259,19 +261,19 @@ def test_a_signal_at_the_end_of_a_run_stops_before_the_next(tmp_path, monkeypatc
 
     monkeypatch.setattr(loop, "evaluate", take)
     recipes = {tmp_path / str(seed): tiny_recipe("rendered-sec", {"seed": seed}) for seed in range(2)}
-    with pytest.raises(Interrupted, match="between two runs; what is finished is kept") as caught:
-        reproduce.run_many(recipes, "cpu")
-    assert caught.value.signal == signal.SIGTERM
+    with pytest.raises(Stopped) as caught:
+        tuning.run_many(recipes, "cpu")
+    assert (caught.value.folder, caught.value.signal) == (tmp_path / "1", signal.SIGTERM)
     assert [path.name for path in tmp_path.iterdir()] == ["0"] and (tmp_path / "0" / "result.json").is_file()
 
 
 def test_a_diverged_run_is_recorded_and_the_table_goes_on(benchmark, tmp_path, monkeypatch, capsys):
     def diverges(run, folder, *rest):
-        folder.mkdir(parents=True)
+        folder.mkdir(parents=True, exist_ok=True)
         (folder / "metrics.jsonl").touch()
-        raise NonFiniteLoss("training diverged at step 1")
+        raise Diverged(1, "why", {}, (Option("optimizer.lr"),))
 
-    monkeypatch.setattr(reproduce, "train", diverges)
+    monkeypatch.setattr(tuning, "train", diverges)
     chosen = few_cells(benchmark, arms=("none", "sec"))
     file = tmp_path / "r.json"
     records = reproduce.reproduce(chosen, (0,), True, reproduce.Results(file), tmp_path / "runs", "cpu")

@@ -13,12 +13,11 @@ from isosphere.paper.tables import (
     TUNINGS,
     Asked,
     cells,
-    finalists,
     printed,
     trials,
-    tuned,
 )
-from isosphere.recipes import options, override, schema
+from isosphere.recipes import find, options, override, schema
+from isosphere.recipes.ranges import tuned
 
 TUNED_ARMS = ("none", "sec", "sec-relative")
 
@@ -86,7 +85,7 @@ def test_every_arm_gets_six_trials_on_held_out_training_classes(dataset, arm):
     for trial in found:
         assert trial.data.held_out == 20 and trial.loop.steps == 800 and trial.seed == 100
         assert trial.optimizer.backbone_lr == trial.optimizer.lr * share
-    assert finalists(recipe, found) == [], "short trials decide"
+    assert TUNINGS[recipe.data.name].longer(recipe, found) == [], "short trials decide"
     decay = recipe.optimizer.weight_decay
     expected = {"none": {(0.2 * decay, 0), (decay, 0)}, "sec": {(decay, 0.1), (decay, 0.5)},
                 "sec-relative": {(decay, 2), (decay, 10)}}  # fmt: skip
@@ -127,10 +126,10 @@ def test_every_arm_of_table_5_gets_ten_trials_on_5000_held_out_training_images(d
     longer = trials(arm, cells("table5", Asked(dataset=dataset, epochs=200))[f"simclr-{dataset}-200"][arm])
     assert all(groups(*pair) <= {"claim"} for pair in zip(found, longer, strict=True))
     # The two best go on to 100 epochs, of which a shorter training has fewer.
-    whole = finalists(recipe, found[::-1])
+    whole = TUNINGS[recipe.data.name].longer(recipe, found[::-1])
     assert whole == [replace(trial, loop=replace(trial.loop, steps=100, eval_every=25)) for trial in found[:-3:-1]]
     brief = override(recipe, {"loop.steps": "60"})
-    assert {trial.loop.steps for trial in finalists(brief, trials(arm, brief))} == {60}
+    assert {trial.loop.steps for trial in TUNINGS[brief.data.name].longer(brief, trials(arm, brief))} == {60}
 
 
 def test_other_arms_of_table_5_take_secs_learning_rate():
@@ -147,6 +146,12 @@ def test_trials_in_epochs_do_not_count_steps():
     with pytest.raises(BadArgument) as caught:
         trials("sec", recipe)
     assert (caught.value.name, caught.value.value) == (Option("loop.unit"), "steps")
+
+
+def test_data_that_hold_nothing_out_are_not_tuned():
+    with pytest.raises(BadArgument) as caught:
+        TUNINGS["cub200"].trials("sec", find("photos-sec", {}))
+    assert (caught.value.name, caught.value.value) == (Option("data"), "Folder")
 
 
 def test_printed_numbers_have_the_names_of_the_arms():

@@ -26,6 +26,7 @@ from isosphere.data import frames
 from isosphere.data.alignment import WHOLE, FaceView, align, framed
 from isosphere.data.faces import SETS, identities, verification
 from isosphere.data.images import decode, open_images
+from isosphere.errors import Interrupted
 from isosphere.inference import embed, load_run
 from isosphere.metrics.faces import auc, norm_and_errors, pair_cosines, wrong_pairs
 from isosphere.metrics.faces import verification as verified
@@ -456,7 +457,7 @@ def interrupted(recipe: schema.Recipe, folder: Path, step: int) -> None:
     """Train up to this step, save and leave."""
     asked, loop._asked_to_stop = loop._asked_to_stop, lambda run, caught: run.step == step
     try:
-        with pytest.raises(loop.Interrupted):
+        with pytest.raises(Interrupted):
             loop.fit(recipe, folder, "cpu")
     finally:
         loop._asked_to_stop = asked

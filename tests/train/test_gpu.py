@@ -9,11 +9,12 @@ import torch
 from PIL import Image
 
 from isosphere.data import cifar
+from isosphere.errors import Interrupted
 from isosphere.losses import classes
 from isosphere.losses.margins import ArcFace
-from isosphere.paper import find, reproduce
+from isosphere.paper import find
 from isosphere.recipes import override, schema
-from isosphere.train import loop
+from isosphere.train import loop, tuning
 from isosphere.train.capture import CapturedStep, CompiledView
 from small_cifar import write_cifar10
 from tiny import TINY, tiny_recipe
@@ -69,7 +70,7 @@ def test_a_head_in_one_block_or_many_is_that_of_the_cpu_in_float64(few, block, p
 
 
 def test_runs_in_one_process_give_their_memory_back(tmp_path):
-    runner, held = reproduce.Runner("cuda"), []
+    runner, held = tuning.Runner("cuda"), []
     for seed in range(4):
         runner.run(tiny_recipe("rendered-sec", {"seed": seed, "loop.compile": "true"}), tmp_path / str(seed))
         held.append(torch.cuda.memory_allocated())
@@ -86,7 +87,7 @@ DROPOUT = {"model.head": "dropout_fc_bn", "loop.compile": "true"}
 def test_a_deterministic_run_resumes_bit_for_bit(loss, changes, tmp_path, monkeypatch):
     recipe = tiny_recipe("rendered-sec-ema", {"loss": loss, "loop.deterministic": "true"} | changes)
     loop.fit(recipe, tmp_path / "whole", "cuda")
-    with monkeypatch.context() as patch, pytest.raises(loop.Interrupted):
+    with monkeypatch.context() as patch, pytest.raises(Interrupted):
         patch.setattr(loop, "_asked_to_stop", lambda run, caught: run.step == 11)
         loop.fit(recipe, tmp_path / "broken", "cuda")
     loop.fit(recipe, tmp_path / "broken", "cuda", resume=True)
@@ -99,7 +100,7 @@ def test_a_deterministic_run_resumes_bit_for_bit(loss, changes, tmp_path, monkey
 def test_a_checkpoint_of_the_cpu_goes_on_on_a_gpu(compiled, tmp_path, monkeypatch):
     recipe = tiny_recipe("rendered-sec")
     assert isinstance(recipe.optimizer, schema.Adam), "whose count of steps is elsewhere there"
-    with monkeypatch.context() as patch, pytest.raises(loop.Interrupted):
+    with monkeypatch.context() as patch, pytest.raises(Interrupted):
         patch.setattr(loop, "_asked_to_stop", lambda run, caught: run.step == 11)
         loop.fit(recipe, tmp_path, "cpu")
     loop.fit(override(recipe, {"loop.compile": compiled}), tmp_path, "cuda", resume=True)
@@ -144,7 +145,7 @@ def test_a_captured_simclr_run_resumes_with_its_radius_and_its_ramp(tmp_path, mo
     run = loop.prepare(recipe, torch.device("cuda"))
     assert isinstance(run.update, CapturedStep) and isinstance(run.task.view, CompiledView)
     loop.fit(recipe, tmp_path / "whole", "cuda")
-    with monkeypatch.context() as patch, pytest.raises(loop.Interrupted):
+    with monkeypatch.context() as patch, pytest.raises(Interrupted):
         patch.setattr(loop, "_asked_to_stop", lambda run, caught: run.step == 13)
         loop.fit(recipe, tmp_path / "broken", "cuda")
     stopped = torch.load(tmp_path / "broken" / "checkpoint.pt", weights_only=True)

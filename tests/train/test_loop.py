@@ -18,14 +18,13 @@ from PIL import Image
 import ranks
 from isosphere import inference
 from isosphere.data.images import ImageSet
-from isosphere.errors import BadArgument
+from isosphere.errors import BadArgument, Diverged, Interrupted, RunExists
 from isosphere.inference import Trained
 from isosphere.losses.norms import balanced_directions
 from isosphere.metrics import recall_at_k
-from isosphere.paper import reproduce
 from isosphere.recipes import find, schema
 from isosphere.recipes.losses import Loss
-from isosphere.train import loop
+from isosphere.train import loop, tuning
 from isosphere.train.build import build_constraint
 from isosphere.train.journal import Journal, below
 from isosphere.train.retrieval import Retrieval
@@ -155,7 +154,7 @@ def test_alarms_are_written_said_once_and_not_again_after_a_resume(tmp_path, mon
     assert (alarm["step"], alarm["alarm"]) == (cause["step"], "spreading") and "norms spread" in alarm["text"]
     said = " ".join(capsys.readouterr().err.split())
     assert said.count(alarm["text"]) == 1
-    with monkeypatch.context() as patch, pytest.raises(loop.Interrupted):
+    with monkeypatch.context() as patch, pytest.raises(Interrupted):
         patch.setattr(loop, "_asked_to_stop", lambda run, caught: run.step == 11)
         loop.fit(recipe, tmp_path / "broken", "cpu")
     assert len(list((tmp_path / "broken" / "snapshots").glob("*.npy"))) == 2, "a resume needs them"
@@ -166,7 +165,7 @@ def test_alarms_are_written_said_once_and_not_again_after_a_resume(tmp_path, mon
 
 def test_a_spread_is_no_alarm_until_eta_has_risen_nor_after_a_resume_before_that(tmp_path, monkeypatch):
     recipe = tiny_recipe("rendered-sec", {"constraint.eta": 1e-9, "constraint.ramp": "0.2,0.75"})
-    with monkeypatch.context() as patch, pytest.raises(loop.Interrupted):
+    with monkeypatch.context() as patch, pytest.raises(Interrupted):
         patch.setattr(loop, "_asked_to_stop", lambda run, caught: run.step == 15)
         loop.fit(recipe, tmp_path, "cpu")
     loop.fit(recipe, tmp_path, "cpu", resume=True)
@@ -381,7 +380,7 @@ def test_fit_does_not_train_over_a_run(tmp_path):
     recipe, folder = tiny_recipe("rendered-sec", {"loop.snapshot_every": 10}), tmp_path / "run"
     loop.fit(recipe, folder, "cpu")
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    with pytest.raises(ValueError, match="run already holds a run: go on with it by resume=True, or choose another"):
+    with pytest.raises(RunExists):
         loop.fit(replace(recipe, seed=1), folder, "cpu")
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
 
@@ -402,7 +401,7 @@ def test_a_run_that_begins_anew_leaves_nothing_of_the_one_before(again, tmp_path
         elif again == "fit":
             loop.fit(recipe, tmp_path / "run", "cpu", resume=True)
         else:
-            reproduce.Runner("cpu").run(recipe, tmp_path / "run")
+            tuning.Runner("cpu").run(recipe, tmp_path / "run")
     left = sorted(path.name.partition(".out.")[0] for path in (tmp_path / "run").rglob("*") if path.is_file())
     assert left == ["events", "metrics.jsonl", "notes.txt", "recipe.json", "run.json"]
 
@@ -440,7 +439,7 @@ def divergence_in_an_evaluation(broken: str, folder: Path) -> tuple[int, dict] |
     try:
         with Journal(folder, run.recipe, run.loop, run.device, None, loop.distributed.rank() == 0) as journal:
             loop._evaluate(run, journal)
-    except loop.NonFiniteLoss as error:
+    except Diverged as error:
         return str(error)
     return None
 
@@ -482,9 +481,9 @@ def test_evaluation_is_shared_by_the_ranks(count):
 
 
 def test_a_run_is_freed_once_the_next_has_begun(tmp_path, monkeypatch):
-    seen, prepare = [], reproduce.prepare
-    monkeypatch.setattr(reproduce, "prepare", lambda *given: seen.append(prepare(*given)) or seen[-1])
-    runner = reproduce.Runner("cpu")
+    seen, prepare = [], tuning.prepare
+    monkeypatch.setattr(tuning, "prepare", lambda *given: seen.append(prepare(*given)) or seen[-1])
+    runner = tuning.Runner("cpu")
     gc.disable()  # a cycle would keep a run, on a GPU with its captured step's gigabytes, until the collector comes
     try:
         for seed in range(2):

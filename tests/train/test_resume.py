@@ -18,14 +18,25 @@ import pytest
 import torch
 
 from commands import isosphere
+from isosphere.errors import (
+    BadCheckpoint,
+    Diverged,
+    Interrupted,
+    NoCheckpoint,
+    NotSaved,
+    Option,
+    OtherImages,
+    OtherRecipe,
+    words,
+)
 from isosphere.inference import load_run, read_checkpoint
-from isosphere.paper.reproduce import Runner
 from isosphere.recipes import override
 from isosphere.train import loop, state
 from isosphere.train.build import build_constraint
 from isosphere.train.loop import fit
 from isosphere.train.measure import measure_run
-from isosphere.train.stopping import Interrupted, NonFiniteLoss, stop_diverged
+from isosphere.train.stopping import stop_diverged
+from isosphere.train.tuning import Runner
 from tiny import TINY, tiny_recipe
 
 STEPS = 150
@@ -87,10 +98,11 @@ def test_a_run_killed_before_its_first_checkpoint_begins_again(tmp_path):
     folder = tmp_path / "run"
     run_until(command("rendered", "--out", str(folder), **{"loop.save_every": STEPS}), folder, 5, signal.SIGKILL)
     assert last_step(folder) >= 5 and not (folder / "checkpoint.pt").exists()
-    with pytest.raises(FileNotFoundError, match="no checkpoint .*: the run was stopped before its first"):
+    with pytest.raises(NoCheckpoint) as caught:
         load_run(folder)
-    words = command("--resume", str(folder), **{"loop.save_every": STEPS})
-    done = subprocess.run(words, capture_output=True, text=True)
+    assert caught.value.path == folder / "checkpoint.pt"
+    again = command("--resume", str(folder), **{"loop.save_every": STEPS})
+    done = subprocess.run(again, capture_output=True, text=True)
     assert done.returncode == 0 and "was stopped before its first checkpoint and begins again" in done.stderr
     assert weights(folder)["step"] == last_step(folder) == STEPS
 
@@ -101,7 +113,7 @@ def test_a_signal_saves_and_exits_cleanly(tmp_path, number):
     code, told = run_until(command("rendered", "--out", str(folder), **{"loop.steps": 10**6}), folder, 12, number)
     assert code == 128 + number
     step = weights(folder)["step"]
-    assert f"stopped and saved at step {step} of 1000000; go on with --resume {folder}" in " ".join(told.split())
+    assert words(Interrupted(step, 10**6, folder, number)) in " ".join(told.split())
     assert last_step(folder) == step and "Traceback" not in told
 
 
@@ -119,7 +131,7 @@ def test_resuming_a_finished_run_that_kept_no_checkpoint_does_not_train_over_its
     recipe = tiny_recipe(changes={"loop.save_every": 0})
     fit(recipe, tmp_path / "run", "cpu")
     before = (tmp_path / "run" / "result.json").read_text()
-    with pytest.raises(FileNotFoundError, match=r"the run was to keep none \(loop.save_every 0\)"):
+    with pytest.raises(NoCheckpoint):
         fit(recipe, tmp_path / "run", "cpu", resume=True)
     assert (tmp_path / "run" / "result.json").read_text() == before
 
@@ -163,7 +175,7 @@ def test_a_signal_in_the_last_exam_stops_nothing_that_is_left(number, tmp_path, 
 def test_a_stopped_run_that_was_to_keep_no_checkpoint_ends_with_its_last_weights(tmp_path, monkeypatch):
     recipe = tiny_recipe("rendered-sec", {"loop.save_every": 0})
     whole = Runner("cpu").run(recipe, tmp_path / "whole")
-    with pytest.raises(FileNotFoundError, match="no checkpoint .*: the run was to keep none"):
+    with pytest.raises(NoCheckpoint):
         load_run(tmp_path / "whole")
     with monkeypatch.context() as patch, pytest.raises(Interrupted):
         patch.setattr(loop, "_asked_to_stop", lambda run, caught: run.step == 11)
@@ -241,8 +253,9 @@ def test_a_checkpoint_of_another_recipe_is_refused(tmp_path):
     recipe = tiny_recipe("rendered-sec", {"constraint.eta": 0.5})
     fit(recipe, tmp_path / "run", "cpu")
     before = weights(tmp_path / "run")["step"]
-    with pytest.raises(ValueError, match=r"belongs to another recipe: constraint.eta 0.5 -> 0.7$"):
+    with pytest.raises(OtherRecipe) as caught:
         fit(override(recipe, {"constraint.eta": "0.7"}), tmp_path / "run", "cpu", resume=True)
+    assert caught.value.changes == {"constraint.eta": (0.5, 0.7)}
     fit(override(recipe, {"loop.log_every": "5"}), tmp_path / "run", "cpu", resume=True)
     assert weights(tmp_path / "run")["step"] == before
 
@@ -252,50 +265,49 @@ def test_changed_images_are_refused(tmp_path):
     saved = weights(tmp_path / "run")
     saved["classes"][0], saved["step"], saved["finished"] = "another character", 5, False
     torch.save(saved, tmp_path / "run" / "checkpoint.pt")
-    with pytest.raises(ValueError, match="the images have changed since"):
+    with pytest.raises(OtherImages) as caught:
         fit(tiny_recipe(), tmp_path / "run", "cpu", resume=True)
+    assert caught.value.what == "classes"
 
 
 @pytest.mark.parametrize("loss", ["Triplet", "Softmax"])
 def test_a_non_finite_loss_stops_and_leaves_the_last_checkpoint_alone(loss, tmp_path):
     changes = {"loss": loss, "optimizer": "SGD", "optimizer.lr": 1e3, "loop.save_every": 1}
     recipe = tiny_recipe("rendered-sec", changes)
-    with pytest.raises(NonFiniteLoss) as caught:
+    with pytest.raises(Diverged) as caught:
         fit(recipe, tmp_path / "run", "cpu")
-    message = str(caught.value)
-    assert all(word in message for word in ("diverged at step", "not finite", "norm_mean", "smaller learning rate"))
-    saved = weights(tmp_path / "run")
+    error, saved = caught.value, weights(tmp_path / "run")
     assert all(value.isfinite().all() for value in saved["model"].values() if value.is_floating_point())
-    assert f"at step {saved['step'] + 1}:" in message
-    assert f"eta {recipe.constraint.eta:g}. Try a smaller eta (--constraint.eta), a smaller learning rate" in message
-    assert message.endswith("or gradient clipping (--loop.clip 1.0); the last checkpoint is untouched"), "CPU: float32"
-    assert "norm_cv" not in message and "lr_proxy" not in message
+    assert error.step == saved["step"] + 1 and error.values.keys() - {"loss"} == {"norm_mean", "eta"}
+    eta = recipe.constraint.eta
+    lower = Option("constraint.eta", eta / 10), Option("optimizer.lr", 1e2)
+    assert error.remedies == (*lower, Option("loop.clip", 1.0)), "CPU: float32"
+    assert error.values["eta"] == eta
 
 
-def test_divergence_advises_only_what_the_run_does_not_do_yet():
+LR, ETA, CLIP = Option("optimizer.lr", 1e-4), Option("constraint.eta", 0.8), Option("loop.clip", 1.0)
+RAMP = {"constraint.eta": 8, "constraint.ramp": "0.25,0.75"}  # of 20 steps
+
+
+@pytest.mark.parametrize(
+    ("step", "changes", "eta", "remedies"),
+    [
+        (11, {"loop.clip": 2} | RAMP, 4, (ETA, LR)),
+        (6, RAMP, None, (LR, CLIP)),  # it rises from there
+        (6, {"constraint.eta": 0, "loop.clip": 2}, None, (LR,)),
+        (6, {"constraint.eta": 0, "loop.precision": "bfloat16"}, None, (LR, CLIP, Option("loop.precision", "float32"))),
+    ],
+)
+def test_divergence_advises_only_what_the_run_does_not_do_yet(step, changes, eta, remedies):
     found = {"loss": torch.tensor(math.nan), "norm_mean": torch.tensor(2.5), "norm_cv": torch.tensor(0.1)}
-    lr, clip = "a smaller learning rate (--optimizer.lr)", "gradient clipping (--loop.clip 1.0)"
-    ramp, half = {"constraint.eta": 8, "constraint.ramp": "0.25,0.75"}, {"loop.precision": "bfloat16"}
-    for step, changes, eta, advised in (
-        (11, {"loop.clip": 2} | ramp, ", eta 4", f"a smaller eta (--constraint.eta), or {lr}"),
-        (6, ramp, "", f"{lr}, or {clip}"),  # it rises from there
-        (6, {"constraint.eta": 0, "loop.clip": 2}, "", lr),
-        (6, {"constraint.eta": 0} | half, "", f"{lr}, {clip}, or --loop.precision float32"),
-    ):
-        recipe = tiny_recipe("rendered-sec", changes)  # of 20 steps
-        held = build_constraint(recipe.constraint)
-        run = SimpleNamespace(recipe=recipe, loop=recipe.loop, device=torch.device("cpu"), constraint=held)
-        with pytest.raises(NonFiniteLoss) as caught:
-            stop_diverged(run, step, "why", found)
-        told = f"training diverged at step {step}: why, loss nan, norm_mean 2.5{eta}. Try {advised}"
-        assert str(caught.value) == told
-
-
-def test_divergence_speaks_of_no_checkpoint_where_there_is_none(tmp_path):
-    changes = {"loss": "Triplet", "optimizer": "SGD", "optimizer.lr": 1e3, "loop.save_every": 0}
-    with pytest.raises(NonFiniteLoss) as caught:
-        fit(tiny_recipe("rendered-sec", changes), tmp_path / "run", "cpu")
-    assert "diverged at step" in str(caught.value) and "checkpoint" not in str(caught.value)
+    recipe = tiny_recipe("rendered-sec", changes)
+    held = build_constraint(recipe.constraint)
+    run = SimpleNamespace(recipe=recipe, loop=recipe.loop, device=torch.device("cpu"), constraint=held)
+    with pytest.raises(Diverged) as caught:
+        stop_diverged(run, step, "why", found)
+    error = caught.value
+    assert (error.step, error.reason, error.remedies) == (step, "why", remedies)
+    assert math.isnan(error.values.pop("loss")) and error.values == {"norm_mean": 2.5} | ({"eta": eta} if eta else {})
 
 
 def test_a_full_disk_leaves_the_checkpoint_before_it_whole(tmp_path):
@@ -305,7 +317,7 @@ def test_a_full_disk_leaves_the_checkpoint_before_it_whole(tmp_path):
     ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
-        with pytest.raises(OSError, match="could not save a checkpoint.*the checkpoint before it is whole"):
+        with pytest.raises(NotSaved):
             state.save(path, {"recipe": {}, "step": 2, "weights": torch.zeros(10**6)})
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
@@ -322,12 +334,10 @@ class Malicious:
 def test_a_checkpoint_that_wants_to_run_code_is_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     torch.save({"recipe": Malicious()}, "checkpoint.pt")
-    with pytest.raises(ValueError, match="not a checkpoint that can be read safely"):
-        read_checkpoint(Path("checkpoint.pt"))
     Path("torn.pt").write_bytes(Path("checkpoint.pt").read_bytes()[:100])
-    with pytest.raises(ValueError, match="not a checkpoint that can be read safely"):
-        read_checkpoint(Path("torn.pt"))
     torch.save([1], "list.pt")
-    with pytest.raises(ValueError, match="not a checkpoint of isosphere"):
-        read_checkpoint(Path("list.pt"))
+    for name in ("checkpoint.pt", "torn.pt", "list.pt"):
+        with pytest.raises(BadCheckpoint) as caught:
+            read_checkpoint(Path(name))
+        assert caught.value.path == Path(name)
     assert not Path("pwned").exists()

@@ -23,10 +23,10 @@ def declare(parser: Parser) -> None:
 
 def run(asked: Namespace) -> None:
     from isosphere.page import write_page
-    from isosphere.paper.reproduce import run_many
     from isosphere.recipes import find
     from isosphere.tables import comparison, show
     from isosphere.train.folder import claimed
+    from isosphere.train.tuning import run_many
 
     changes = {"loop.snapshot_every": max(1, asked.steps // 5) if asked.steps else 200, "loop.snapshot_images": 0}
     changes |= {"loop.steps": asked.steps} if asked.steps else {}

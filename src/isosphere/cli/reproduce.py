@@ -49,6 +49,7 @@ def run(asked: Namespace) -> None:
     from isosphere.paper import reproduce as engine
     from isosphere.paper.tables import TUNED, Asked, cells
     from isosphere.recipes import override
+    from isosphere.recipes.identity import FREE
 
     changes, tuned_by = {"loop.save_every": "0"} | asked.changes, asked.tuned_by
     tuning = asked.tune and asked.table in TUNED and not asked.paper
@@ -59,7 +60,7 @@ def run(asked: Namespace) -> None:
         cell: {arm: override(recipe, changes) for arm, recipe in its.items()}
         for cell, its in cells(asked.table, wanted).items()
     }
-    other = {key: value for key, value in asked.changes.items() if key not in engine.FREE}
+    other = {key: value for key, value in asked.changes.items() if key not in FREE}
     marks = ["paper"] * asked.paper + ["untuned"] * (asked.table in TUNED and not tuning and not asked.paper)
     suffix = results_suffix(marks, other, tuned_by)
     name = f"{asked.table}_{next(iter(chosen)).removeprefix('simclr-').split('-')[0]}{suffix}"

@@ -29,12 +29,13 @@ from .runs import (
     NotARun,
     NotResults,
     NotSaved,
+    OtherData,
     OtherImages,
     OtherRecipe,
     RunExists,
     UnfinishedRun,
 )
-from .train import Diverged, Interrupted
+from .train import Diverged, Interrupted, Stopped
 from .usage import BadUsage, UnknownOption
 
 __all__ = [
@@ -63,6 +64,7 @@ __all__ = [
     "OneKindOfPairs",
     "OneSplit",
     "Option",
+    "OtherData",
     "OtherImages",
     "OtherRecipe",
     "OtherVersion",
@@ -72,6 +74,7 @@ __all__ = [
     "RunExists",
     "SingleImages",
     "SinglePhotographs",
+    "Stopped",
     "TooFewClasses",
     "TrainedPhotographs",
     "UnfinishedRun",

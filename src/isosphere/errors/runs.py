@@ -79,6 +79,15 @@ class OtherRecipe(InputError):
 
 
 @dataclass(eq=False)
+class OtherData(InputError):
+    """A result on other data; `counts` are the numbers of its images and people, then and now."""
+
+    text: ClassVar[str] = "{path} holds a result on other data: {counts}. Name other folders for runs and results"
+    path: Any
+    counts: dict[str, tuple[int, int]]
+
+
+@dataclass(eq=False)
 class OtherImages(InputError):
     """Training images that are not those of the checkpoint, by their `what`: classes, number or names."""
 

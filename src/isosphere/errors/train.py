@@ -31,3 +31,17 @@ class Interrupted(RunError):
     def code(self) -> int:
         """As a shell has it."""
         return 128 + self.signal
+
+
+@dataclass(eq=False)
+class Stopped(RunError):
+    """One of many runs was asked to stop by a signal, or not to begin; what is finished or saved is kept."""
+
+    text: ClassVar[str] = "stopped at {folder}: what is finished or saved is kept; the same command goes on with it"
+    folder: Any
+    signal: int
+
+    @property
+    def code(self) -> int:
+        """As a shell has it."""
+        return 128 + self.signal

@@ -1,6 +1,5 @@
-"""Many runs in one process: data and compilation are paid once, finished runs are skipped, stopped ones resumed."""
+"""A table of the paper, run: its trials, its final runs seed by seed, and the file that holds their results."""
 
-import hashlib
 import json
 import sys
 from collections.abc import Iterable
@@ -8,76 +7,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from isosphere import distributed, locks, runs
+from isosphere import locks, runs
+from isosphere.errors import Interrupted, Stopped
 from isosphere.paper import tables
-from isosphere.recipes import options, schema
-from isosphere.recipes.fields import FREE_FIELDS
+from isosphere.recipes import schema
 from isosphere.recipes.fields import PLACES as PLACES_OF_DATA
-from isosphere.train import state
-from isosphere.train.faces import face_counts
-from isosphere.train.folder import held
-from isosphere.train.journal import environment, write_json
-from isosphere.train.loop import Run, prepare, train
-from isosphere.train.stopping import Interrupted, NonFiniteLoss
+from isosphere.recipes.identity import alike, base_names, digest
+from isosphere.recipes.ranges import TRIAL_SEED, tuned
+from isosphere.train import tuning
+from isosphere.train.journal import write_json
+from isosphere.train.tuning import Runner
 
 PLACES = [*(("data", name) for name in PLACES_OF_DATA), ("model", "weights")]  # fields that hold paths
-NAMED = [("model", "weights"), ("data", "exclude"), ("data", "probes"), ("data", "distractors")]
-
-
-class Runner:
-    """Trains recipes one after another, each lending its data and compiled network to the next."""
-
-    def __init__(self, device: str = "auto") -> None:
-        self.device = distributed.pick_device(device)
-        self.before: Run | None = None
-        self.counts: dict[schema.Data, dict[str, int]] = {}  # of people, who are listed once
-
-    def run(self, recipe: schema.Recipe, folder: Path) -> dict[str, Any]:
-        """What the folder's result.json holds, after training if it is not there yet."""
-        with held(folder):
-            return self._run(recipe, folder)
-
-    def _run(self, recipe: schema.Recipe, folder: Path) -> dict[str, Any]:
-        if (folder / "result.json").is_file():
-            held = json.loads((folder / "result.json").read_text(encoding="utf-8"))
-            if not alike(runs.recipe_of(held["recipe"]), recipe):
-                raise ValueError(f"{folder} holds the result of another recipe: choose another folder")
-            self.refuse_other_data(held, recipe, folder)
-            return held
-        if self.before is not None and self.before.caught:
-            # It came in a last step or exam, or as a run diverged: that one is told, and no other begins.
-            raise Interrupted("stopped between two runs; what is finished is kept", self.before.caught[0])
-        run = prepare(recipe, self.device, self.before)
-        resume = (folder / runs.CHECKPOINT).is_file()
-        if resume:
-            state.restore(run, state.load(folder / runs.CHECKPOINT, recipe))
-        self.before = run
-        return train(run, folder, resume)
-
-    def refuse_other_data(self, held: dict[str, Any], recipe: schema.Recipe, place: Path) -> None:
-        """A result on one's own people is not taken for one on others: where these are at hand, numbers must agree.
-
-        Benchmarks need no such check: what their copies lack is refused, or told in the result.
-        """
-        data = recipe.data
-        if "counts" not in held or not all(one and Path(one).exists() for one in (data.root, data.pairs_root)):
-            return
-        if data not in self.counts:
-            try:
-                self.counts[data] = face_counts(data)
-            except FileNotFoundError:  # of probes or distractors
-                return
-        now = self.counts[data]
-        if now != held["counts"]:
-            told = ", ".join(f"{count} {name} (now {now[name]})" for name, count in held["counts"].items())
-            raise ValueError(f"{place} holds a result on other data: {told}; name others with --results and --out")
-
-
-def run_many(recipes: dict[Path, schema.Recipe], device: str = "auto") -> dict[Path, dict[str, Any]]:
-    """Train each recipe into its folder; returns what each result.json holds."""
-    runner = Runner(device)
-    return {folder: runner.run(recipe, folder) for folder, recipe in recipes.items()}
-
 
 # ---------------------------------------------------------------- what was measured before
 
@@ -144,31 +85,6 @@ class Results:
         return record
 
 
-FREE = (*FREE_FIELDS, "data.allow_missing")
-
-
-def alike(one: schema.Recipe, other: schema.Recipe) -> bool:
-    """Whether two recipes train and are measured the same, wherever their files are; those in `NAMED` count by name."""
-    return _named(one) == _named(other) and all(key in FREE for key in options.differences(one, other))
-
-
-def _named(recipe: schema.Recipe) -> list[str | list[str]]:
-    return [base_names(getattr(getattr(recipe, group), name, None) or "") for group, name in NAMED]
-
-
-def base_names(paths: str | Iterable[str]) -> str | list[str]:
-    """Paths without their folders."""
-    return Path(paths).name if isinstance(paths, str) else [Path(path).name for path in paths]
-
-
-def digest(recipe: schema.Recipe) -> str:
-    """Six letters that tell recipes apart which are not alike but for their seed."""
-    fields = options.differences(schema.Recipe(), replace(recipe, seed=0))
-    told = {key: value for key, (_, value) in fields.items() if key not in FREE}
-    told |= {f"{group}.{name}": names for (group, name), names in zip(NAMED, _named(recipe), strict=True) if names}
-    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:6]
-
-
 # ---------------------------------------------------------------- a table
 
 
@@ -186,8 +102,8 @@ def reproduce(
     With `tuned_by` no trial is run: each arm takes what its runs there had, and the runs' records name that file.
     """
     seeds, recipes = list(seeds), [recipe for arms in cells.values() for recipe in arms.values()]
-    if tune and tables.TRIAL_SEED in seeds:
-        raise ValueError(f"seed {tables.TRIAL_SEED} is the trials': final runs need others")
+    if tune and TRIAL_SEED in seeds:
+        raise ValueError(f"seed {TRIAL_SEED} is the trials': final runs need others")
     if tune and any(getattr(recipe.data, "held_out", 0) for recipe in recipes):
         raise ValueError("data.held_out belongs to the trials: final runs are measured on the test set")
     runner = Runner(device)
@@ -212,15 +128,12 @@ def reproduce(
     return records
 
 
-def _measured(runner: Runner, recipe: schema.Recipe, place: Path) -> dict[str, Any]:
-    """The result of a run; one that diverged has no metrics, and is told, not hidden."""
+def _measured(runner: Runner, recipe: schema.Recipe, place: Path) -> tuning.Result:
+    """The result of a run; one that is stopped goes on when the command is given again."""
     try:
-        return runner.run(recipe, place)
+        return runner.measure(recipe, place)
     except Interrupted as error:
-        raise Interrupted(f"{place.name}: {error}; the same command goes on with it", error.signal) from error
-    except NonFiniteLoss as error:
-        print(f"{place.name}: {error}", file=sys.stderr)
-        return {"recipe": options.to_dict(recipe), "last": {}, "diverged": str(error)} | environment(runner.device)
+        raise Stopped(place, error.signal) from error
 
 
 def _tuned(
@@ -233,28 +146,23 @@ def _tuned(
     tuned_by: Results | None,
 ) -> schema.Recipe:
     """The arm's recipe with what its best trial had; an arm without trials takes SEC's rate and decay."""
-    tuning = tables.TUNINGS[arms[arm].data.name]
-    own = arm in tuning.strengths
-    tuned = arm if own else "sec"
+    ranges = tables.TUNINGS[arms[arm].data.name]
+    own = arm in ranges.strengths
+    method = arm if own else "sec"
     if tuned_by:
-        return tables.tuned(arms[arm], _carried(tuned_by, cell, tuned, arms[arm]), own)
-    if tuned not in arms:
+        return tuned(arms[arm], _carried(tuned_by, cell, method, arms[arm]), own)
+    if method not in arms:
         raise ValueError(f"{arm} has no trials and takes SEC's learning rate: name the arm sec, too, or --no-tune")
 
-    def score(recipe: schema.Recipe) -> float:
-        record = results.find("trials", recipe)
+    def measure(trial: schema.Recipe) -> dict[str, float]:
+        record = results.find("trials", trial)
         if record is None:
-            place = folder / "trials" / f"{cell}-{tuned}-{digest(recipe)}"
-            short = recipe.loop.steps <= tuning.steps  # a longer one is saved on its way as a final run is
-            every = 0 if short else recipe.loop.save_every
-            light = replace(recipe.loop, save_every=every, snapshot_every=0, save_embeddings=False)
-            result = _measured(runner, replace(recipe, loop=light), place)
-            record = results.add("trials", place, result, cell=cell, arm=tuned)
-        return tables.score(recipe, record["last"])
+            place = folder / "trials" / f"{cell}-{method}-{digest(trial)}"
+            record = results.add("trials", place, _measured(runner, trial, place), cell=cell, arm=method)
+        return record["last"]
 
-    ranked = sorted(tables.trials(tuned, arms[tuned]), key=score, reverse=True)
-    finalists = sorted(tables.finalists(arms[tuned], ranked), key=score, reverse=True)
-    return tables.tuned(arms[arm], (finalists or ranked)[0], own)
+    best, *_ = tuning.tune(method, arms[method], ranges, measure)
+    return tuned(arms[arm], best.recipe, own)
 
 
 def _carried(source: Results, cell: str, arm: str, recipe: schema.Recipe) -> schema.Recipe:

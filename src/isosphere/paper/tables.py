@@ -3,10 +3,11 @@
 A cell is a data set and a loss; its arms share head, first weights and batches for a seed. Tuning gives every arm the
 same number of trials, of learning rate and strength (of weight decay and of the constraint, if there is one), scored on
 held-out *training* classes (of CIFAR: images) with a seed that no final run has. On CIFAR trials are a fifth as long as
-final runs of 100 epochs, so the two best of every arm are tried again with as many.
+final runs of 100 epochs, so the two best of every arm are tried again with as many. Arms that are not tuned take SEC's
+rates and weight decay.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from isosphere.errors import BadArgument, Option
@@ -14,7 +15,8 @@ from isosphere.paper import evidence, published
 from isosphere.paper.contrastive import CONTRASTIVE, named
 from isosphere.paper.faces import FACES, HEADS
 from isosphere.paper.retrieval import LOSSES, RETRIEVAL
-from isosphere.recipes.schema import SEC, BalancedDirections, Baseline, Loop, Recipe
+from isosphere.recipes.ranges import TRIALS, Ranges
+from isosphere.recipes.schema import SEC, BalancedDirections, Baseline, Recipe
 
 Cells = dict[str, dict[str, Recipe]]
 
@@ -24,29 +26,7 @@ DEFAULT_ARMS = ("none", "sec", "sec-relative")
 PAPERS_LOSSES = tuple(loss for loss in LOSSES if loss != "proxyanchor")
 
 TUNED = ("table3", "table5")
-TRIALS = ((0, 0), (1, 0), (1, 1), (2, 0), (2, 1), (3, 1))
-"""Learning rate and strength of six trials: the lowest rate is tried with the weak one, the highest with the strong.
-Arms that are not tuned take SEC's rates and weight decay."""
-TRIAL_SEED = 100
-
-
-@dataclass(frozen=True)
-class Tuning:
-    """What the trials on a data set try, how long they are, what they hold out, and the metric that judges them."""
-
-    lrs: tuple[float, ...]  # of the head; the backbone keeps its share
-    strengths: dict[str, tuple[tuple[float, float], ...]]  # weight decay in parts of the recipe's own, and eta
-    steps: int
-    unit: str
-    held_out: int | float
-    scores: tuple[str, ...]  # metrics, of which the best counts
-    in_parts: bool = False  # learning rates and etas are in parts of the recipe's own, too
-    tried: tuple[tuple[int, int], ...] = TRIALS
-    finalists: int = 0  # of these best, the one that is best after `whole` steps is chosen
-    whole: int = 0
-
-
-UNSEEN_CLASSES = Tuning(
+UNSEEN_CLASSES = Ranges(
     lrs=(6.25e-6, 1.25e-5, 2.5e-5, 5e-5),
     strengths={
         "none": ((0.2, 0.0), (1.0, 0.0)),
@@ -58,7 +38,7 @@ UNSEEN_CLASSES = Tuning(
     held_out=20,
     scores=("map@r",),
 )
-UNSEEN_IMAGES = Tuning(
+UNSEEN_IMAGES = Ranges(
     lrs=(0.0625, 0.25, 1.0, 2.0),
     strengths={
         "none": ((0.4, 0.0), (2.0, 0.0), (10.0, 0.0), (50.0, 0.0)),
@@ -118,46 +98,7 @@ def cells(table: str, asked: Asked) -> Cells:
 
 def trials(arm: str, recipe: Recipe) -> list[Recipe]:
     """The trials of an arm; none where it takes another arm's learning rate."""
-    tuning, old = TUNINGS[recipe.data.name], recipe.optimizer
-    if arm not in tuning.strengths:
-        return []
-    if recipe.loop.unit != tuning.unit:
-        raise BadArgument(Option("loop.unit"), recipe.loop.unit, f"{tuning.unit}, in which trials count")
-    loop = _lasting(tuning.steps, recipe)
-    data = replace(recipe.data, held_out=tuning.held_out)
-    unit_lr = old.lr if tuning.in_parts else 1.0
-    made = []
-    for rate, force in tuning.tried:
-        lr, (decay, eta) = tuning.lrs[rate] * unit_lr, tuning.strengths[arm][force]
-        backbone_lr = None if old.backbone_lr is None else lr * (old.backbone_lr / old.lr)
-        optimizer = replace(old, lr=lr, backbone_lr=backbone_lr, weight_decay=decay * old.weight_decay)
-        constraint = recipe.constraint
-        if eta:
-            constraint = replace(constraint, eta=eta * constraint.eta if tuning.in_parts else eta)
-        made.append(replace(recipe, data=data, optimizer=optimizer, constraint=constraint, loop=loop, seed=TRIAL_SEED))
-    return made
-
-
-def finalists(recipe: Recipe, ranked: list[Recipe]) -> list[Recipe]:
-    """The best of an arm's ranked trials once more, for longer; none where short trials decide."""
-    tuning = TUNINGS[recipe.data.name]
-    return [replace(trial, loop=_lasting(tuning.whole, recipe)) for trial in ranked[: tuning.finalists]]
-
-
-def score(trial: Recipe, last: Mapping[str, float]) -> float:
-    """What a trial with these metrics is ranked by; one that diverged comes last."""
-    return max(last.get(name, -1.0) for name in TUNINGS[trial.data.name].scores)
-
-
-def _lasting(steps: int, recipe: Recipe) -> Loop:
-    """The recipe's loop with that many steps or epochs, if it has not fewer."""
-    steps = min(steps, recipe.loop.steps)
-    return replace(recipe.loop, steps=steps, eval_every=min(steps, recipe.loop.eval_every))
-
-
-def tuned(recipe: Recipe, best: Recipe, own: bool = True) -> Recipe:
-    """The recipe with the rate and weight decay of the best trial and, if the trial was its own, its constraint."""
-    return replace(recipe, optimizer=best.optimizer, constraint=best.constraint if own else recipe.constraint)
+    return TUNINGS[recipe.data.name].trials(arm, recipe)
 
 
 # ---------------------------------------------------------------- the tables

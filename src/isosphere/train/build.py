@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from isosphere import distributed
 from isosphere.inference import OWN_FILES
 from isosphere.losses import CosineClassifier, ShardedClassifier, norms, sampling
-from isosphere.models.embedder import Embedder, build_embedder
+from isosphere.models.embedder import Embedder
 from isosphere.recipes import losses as options
 from isosphere.recipes import schema
 from isosphere.samplers import ClassBatches, ShuffledBatches
@@ -48,12 +48,6 @@ def build_batches(recipe: schema.Recipe, labels: Tensor) -> ClassBatches | Shuff
     if shuffled:
         return ShuffledBatches(len(labels), batches.size, recipe.seed, batches.views, *place)
     return ClassBatches(labels, batches.size, batches.per_class, recipe.seed, *place)
-
-
-def build_model(model: schema.Model, size: int) -> Embedder:
-    """The embedder that the recipe names, for images of `size` x `size` pixels."""
-    fields = {name: value for name, value in vars(model).items() if name != "head_start"}
-    return build_embedder(**fields, size=size)
 
 
 @torch.no_grad()

@@ -21,7 +21,8 @@ from isosphere import distributed, runs
 from isosphere.data.feed import Batch, loader
 from isosphere.data.packed import PackedSet
 from isosphere.data.two_views import ContrastiveView
-from isosphere.inference import ImageEmbedder, half_precision, workers
+from isosphere.errors import Interrupted, RunExists
+from isosphere.inference import ImageEmbedder, build_model, half_precision, workers
 from isosphere.models.first_head import start_as_pca
 from isosphere.monitor import Episodes, proxy_power, recorded
 from isosphere.recipes import schema
@@ -35,7 +36,7 @@ from isosphere.train.folder import held
 from isosphere.train.journal import Journal
 from isosphere.train.overlap import kind_of
 from isosphere.train.step import Run, train_step, update
-from isosphere.train.stopping import Interrupted, NonFiniteLoss, advice, signals, stop_diverged
+from isosphere.train.stopping import advice, signals, stop_diverged
 from isosphere.train.task import Task
 
 PCA_IMAGES = 10_000  # training images whose features a first head is made of
@@ -51,7 +52,7 @@ def fit(recipe: schema.Recipe, folder: str | Path, device: str = "auto", resume:
 def _fit(recipe: schema.Recipe, folder: Path, device: torch.device, resume: bool) -> dict[str, Any]:
     finished = folder / "result.json"
     if not resume and (folder / "recipe.json").is_file():
-        raise ValueError(f"{folder} already holds a run: go on with it by resume=True, or choose another folder")
+        raise RunExists(folder)
     begun = (folder / "recipe.json").is_file() and not finished.is_file()
     if resume and begun and not (folder / runs.CHECKPOINT).is_file():
         print(f"isosphere: {folder} was stopped before its first checkpoint and begins again", file=sys.stderr)
@@ -65,10 +66,7 @@ def _fit(recipe: schema.Recipe, folder: Path, device: torch.device, resume: bool
     run = prepare(recipe, device)
     if saved is not None:
         state.restore(run, saved)
-    try:
-        return train(run, folder, resume)
-    except Interrupted as error:
-        raise Interrupted(f"{error}; go on with --resume {folder}", error.signal) from error
+    return train(run, folder, resume)
 
 
 def train(run: Run, folder: Path, resume: bool = False) -> dict[str, Any]:
@@ -77,11 +75,7 @@ def train(run: Run, folder: Path, resume: bool = False) -> dict[str, Any]:
     journal = Journal(folder, recipe, run.loop, run.device, run.step if resume else None, distributed.rank() == 0)
     with journal, _repeatable(recipe.loop.deterministic), signals() as run.caught:
         journal.say(_sizes(run))
-        try:
-            last = _train(run, journal)
-        except NonFiniteLoss as error:
-            kept = "; the last checkpoint is untouched" if (folder / runs.CHECKPOINT).is_file() else ""
-            raise NonFiniteLoss(f"{error}{kept}") from error
+        last = _train(run, journal)
         journal.advance(run.step)
         seconds = run.seconds + time.monotonic() - run.started
         task = run.task
@@ -147,7 +141,7 @@ def prepare(recipe: schema.Recipe, device: torch.device, before: Run | None = No
         raise ValueError(f"NTXent needs two images of each class in a batch, which Shuffled does not give: use {told}")
     batches = build.build_batches(recipe, task.images.labels)
     torch.manual_seed(recipe.seed)
-    model = build.build_model(recipe.model, recipe.data.size)
+    model = build_model(recipe.model, recipe.data.size)
     build.check_size(model, recipe)
     products = half_precision(recipe.loop, device)
     criterion = build.build_criterion(recipe, len(task.images.classes), products)
@@ -249,8 +243,7 @@ def _train(run: Run, journal: Journal) -> dict[str, float]:
         if stopping or (loop.save_every and run.step % loop.save_every == 0):
             _save(run, journal, found)
         if stopping:
-            told = f"stopped and saved at step {run.step} of {loop.steps}"
-            raise Interrupted(told, run.caught[0] if run.caught else signal.SIGTERM)
+            raise Interrupted(run.step, loop.steps, journal.folder, run.caught[0] if run.caught else signal.SIGTERM)
     return last
 
 

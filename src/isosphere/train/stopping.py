@@ -1,4 +1,4 @@
-"""How a run ends before its time: divergence told in words, signals that wait for the end of a step; what to try."""
+"""How a run ends before its time: divergence, signals that wait for the end of a step; what to try against warnings."""
 
 import contextlib
 import signal
@@ -8,35 +8,27 @@ from typing import TYPE_CHECKING, NoReturn
 
 from torch import Tensor
 
+from isosphere.errors import Diverged, Option
 from isosphere.inference import half_precision
 
 if TYPE_CHECKING:
     from isosphere.train.step import Run
 
 
-class NonFiniteLoss(RuntimeError):
-    """Training diverged; the message tells the step, the mean norm and what to try."""
-
-
-class Interrupted(RuntimeError):
-    """Training was asked to stop, and saved; `signal` is the signal's number."""
-
-    def __init__(self, message: str, number: int):
-        super().__init__(message)
-        self.signal = number
-
-
 def stop_diverged(run: "Run", step: int, reason: str, found: dict[str, Tensor]) -> NoReturn:
-    """Raise NonFiniteLoss with the step, the reason, the telling values and what the run could try and does not."""
-    loop = run.recipe.loop
-    eta = run.constraint.eta_at((step - 1) / run.loop.steps)
-    values = {name: found[name] for name in ("loss", "norm_mean") if name in found} | ({"eta": eta} if eta else {})
-    told = "".join(f", {name} {float(value):.4g}" for name, value in values.items())
-    remedies = ["a smaller eta (--constraint.eta)"] if eta else []
-    remedies += ["a smaller learning rate (--optimizer.lr)"]
-    remedies += ["gradient clipping (--loop.clip 1.0)"] if loop.clip is None else []
-    remedies += ["--loop.precision float32"] if half_precision(loop, run.device) else []
-    raise NonFiniteLoss(f"training diverged at step {step}: {reason}{told}. Try {_either(remedies)}")
+    """Raise Diverged with the values that show it, and with what the run could try and does not."""
+    recipe, eta = run.recipe, run.constraint.eta_at((step - 1) / run.loop.steps)
+    values = {name: float(found[name]) for name in ("loss", "norm_mean") if name in found}
+    remedies = [_less(Option("constraint.eta", recipe.constraint.eta))] if eta else []
+    remedies += [_less(Option("optimizer.lr", recipe.optimizer.lr))]
+    remedies += [Option("loop.clip", 1.0)] if recipe.loop.clip is None else []
+    remedies += [Option("loop.precision", "float32")] if half_precision(recipe.loop, run.device) else []
+    raise Diverged(step, reason, values | ({"eta": eta} if eta else {}), tuple(remedies))
+
+
+def _less(option: Option) -> Option:
+    """A tenth of the value, in few digits."""
+    return option._replace(value=float(f"{option.value / 10:.3g}"))
 
 
 def advice(run: "Run", step: int) -> dict[str, str]:

@@ -1,0 +1,45 @@
+"""Whether two recipes learn the same and are measured the same, wherever their files are; a short name for that."""
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from isosphere.recipes import options
+from isosphere.recipes.fields import FREE_FIELDS
+from isosphere.recipes.schema import Recipe
+
+NAMED = [("model", "weights"), ("data", "exclude"), ("data", "probes"), ("data", "distractors")]
+"""Files that count by their names."""
+FREE = (*FREE_FIELDS, "data.allow_missing")
+"""Fields in which two recipes that are alike may differ."""
+
+
+def alike(one: Recipe, other: Recipe) -> bool:
+    """Whether two recipes train and are measured the same, wherever their files are; those in `NAMED` count by name."""
+    return not changes(one, other)
+
+
+def changes(one: Recipe, other: Recipe) -> dict[str, tuple[object, object]]:
+    """The fields in which two recipes are not alike, with both values."""
+    found = {key: values for key, values in options.differences(one, other).items() if key not in FREE}
+    names = zip(NAMED, _names(one), _names(other), strict=True)
+    return found | {".".join(field): (first, second) for field, first, second in names if first != second}
+
+
+def digest(recipe: Recipe) -> str:
+    """Six letters that tell recipes apart which are not alike but for their seed."""
+    fields = options.differences(Recipe(), replace(recipe, seed=0))
+    told = {key: value for key, (_, value) in fields.items() if key not in FREE}
+    told |= {".".join(field): names for field, names in zip(NAMED, _names(recipe), strict=True) if names}
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:6]
+
+
+def base_names(paths: str | Iterable[str]) -> str | list[str]:
+    """Paths without their folders."""
+    return Path(paths).name if isinstance(paths, str) else [Path(path).name for path in paths]
+
+
+def _names(recipe: Recipe) -> list[str | list[str]]:
+    return [base_names(getattr(getattr(recipe, group), name, None) or "") for group, name in NAMED]
