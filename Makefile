@@ -31,7 +31,7 @@ bench: .venv/ready-bench
 	$(PYTHON) -m venv .venv
 
 .venv/ready: .venv/bin/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[train]'
 	@touch $@
 
 .venv/ready-test: .venv/bin/python pyproject.toml

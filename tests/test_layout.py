@@ -11,6 +11,10 @@ import pytest
 import isosphere
 
 SOURCE = Path(isosphere.__file__).parent
+CORE = {
+    "errors", "files", "locks", "sphere", "functional", "losses", "metrics", "samplers", "distributed", "grad_cache",
+    "monitor",
+}  # fmt: skip
 EVERYBODY = {"errors", "files", "locks"}  # may be imported anywhere
 ALLOWED = {
     "errors": {"errors"},

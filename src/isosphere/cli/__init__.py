@@ -12,7 +12,7 @@ from types import ModuleType
 
 from isosphere.cli.endings import code_of, note, show_warnings, words_of
 from isosphere.cli.parser import Parser
-from isosphere.errors import BadUsage, need
+from isosphere.errors import BadUsage, missing_extra, need
 
 COMMANDS = (
     "train", "evaluate", "embed", "inspect", "report", "figure", "recipes", "datasets", "demo", "reproduce",
@@ -68,7 +68,10 @@ def _run(words: list[str]) -> int:
     asked = parser.read(words[1:])
     rich = need("rich", "train", f"isosphere {words[0]}")
     rich.reconfigure(stderr=True, quiet=not sys.stderr.isatty())  # progress is for a screen, and never among results
-    command.run(asked)
+    try:
+        command.run(asked)
+    except ModuleNotFoundError as error:
+        raise missing_extra(error, f"isosphere {words[0]}") from error
     return 0
 
 

@@ -4,7 +4,17 @@
 as `data.allow_shared=True`, the command line as `--data.allow_shared true`. Exit codes come from the types.
 """
 
-from .arguments import BadArgument, Incompatible, MissingExtra, UnknownField, UnknownRecipe, WrongSize, need
+from .arguments import (
+    EXTRAS,
+    BadArgument,
+    Incompatible,
+    MissingExtra,
+    UnknownField,
+    UnknownRecipe,
+    WrongSize,
+    missing_extra,
+    need,
+)
 from .base import InputError, IsosphereError, Option, RunError, as_argument, as_flag, kinds, words
 from .data import (
     MovedData,
@@ -39,6 +49,7 @@ from .train import Diverged, Interrupted, Stopped
 from .usage import BadUsage, UnknownOption
 
 __all__ = [
+    "EXTRAS",
     "BadArgument",
     "BadCheckpoint",
     "BadUsage",
@@ -86,6 +97,7 @@ __all__ = [
     "as_argument",
     "as_flag",
     "kinds",
+    "missing_extra",
     "need",
     "words",
 ]

@@ -6,6 +6,14 @@ from typing import Any, ClassVar
 
 from .base import InputError, IsosphereError, Option
 
+EXTRAS = {  # the packages of each extra, by the names that are imported
+    "train": ("torchvision", "timm", "scipy", "PIL", "safetensors", "rich", "matplotlib"),
+    "tensorboard": ("tensorboard",),
+    "lightning": ("lightning", "pytorch_lightning"),
+    "oracles": ("sklearn", "pytorch_metric_learning"),
+    "bench": ("faiss", "lightly"),
+}
+
 
 @dataclass(eq=False)
 class MissingExtra(IsosphereError, ImportError):
@@ -24,6 +32,13 @@ def need(package: str, extra: str, what: str) -> Any:
         return import_module(package)
     except ImportError as error:
         raise MissingExtra(what, package.split(".")[0], extra) from error
+
+
+def missing_extra(error: ModuleNotFoundError, what: str) -> ImportError:
+    """The error that names the extra, for a plain import of one of its packages; else the error itself."""
+    package = (error.name or "").split(".")[0]
+    extra = next((extra for extra, packages in EXTRAS.items() if package in packages), None)
+    return error if extra is None else MissingExtra(what, package, extra)
 
 
 @dataclass(eq=False)

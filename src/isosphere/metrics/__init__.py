@@ -1,11 +1,14 @@
-"""Retrieval, clustering and probing of features: exact, in blocks, on the embeddings' device, as fractions."""
+"""Exact metrics of embeddings as fractions: in blocks, on the embeddings' device."""
 
 from isosphere.metrics.clustering import clustering_metrics, kmeans, nmi, pairwise_f1
+from isosphere.metrics.faces import verification
+from isosphere.metrics.identification import identification
 from isosphere.metrics.probe import knn_accuracy, linear_probe
 from isosphere.metrics.retrieval import map_at_r, r_precision, recall_at_k, retrieval_metrics, singletons
 
 __all__ = [
     "clustering_metrics",
+    "identification",
     "kmeans",
     "knn_accuracy",
     "linear_probe",
@@ -16,4 +19,5 @@ __all__ = [
     "recall_at_k",
     "retrieval_metrics",
     "singletons",
+    "verification",
 ]

@@ -1,0 +1,51 @@
+"""Public names, written by tools/public_names.py; names are imported when first used."""
+
+from isosphere import data as data
+from isosphere import distributed as distributed
+from isosphere import errors as errors
+from isosphere import functional as functional
+from isosphere import losses as losses
+from isosphere import metrics as metrics
+from isosphere import models as models
+from isosphere import monitor as monitor
+from isosphere import samplers as samplers
+from isosphere import sphere as sphere
+from isosphere.distributed import gather as gather
+from isosphere.inference import load_run as load_run
+from isosphere.losses import ArcFace as ArcFace
+from isosphere.losses import ContrastiveLoss as ContrastiveLoss
+from isosphere.losses import CosFace as CosFace
+from isosphere.losses import CosineClassifier as CosineClassifier
+from isosphere.losses import LinearClassifier as LinearClassifier
+from isosphere.losses import MultiSimilarityLoss as MultiSimilarityLoss
+from isosphere.losses import NPairLoss as NPairLoss
+from isosphere.losses import NTXentLoss as NTXentLoss
+from isosphere.losses import NormFace as NormFace
+from isosphere.losses import ProxyAnchorLoss as ProxyAnchorLoss
+from isosphere.losses import RowSGD as RowSGD
+from isosphere.losses import SEC as SEC
+from isosphere.losses import SemiHardTripletLoss as SemiHardTripletLoss
+from isosphere.losses import ShardedClassifier as ShardedClassifier
+from isosphere.losses import SphereFace as SphereFace
+from isosphere.losses import SupConLoss as SupConLoss
+from isosphere.losses import TripletLoss as TripletLoss
+from isosphere.losses import balanced_directions as balanced_directions
+from isosphere.metrics import clustering_metrics as clustering_metrics
+from isosphere.metrics import identification as identification
+from isosphere.metrics import kmeans as kmeans
+from isosphere.metrics import knn_accuracy as knn_accuracy
+from isosphere.metrics import linear_probe as linear_probe
+from isosphere.metrics import map_at_r as map_at_r
+from isosphere.metrics import nmi as nmi
+from isosphere.metrics import pairwise_f1 as pairwise_f1
+from isosphere.metrics import r_precision as r_precision
+from isosphere.metrics import recall_at_k as recall_at_k
+from isosphere.metrics import retrieval_metrics as retrieval_metrics
+from isosphere.metrics import singletons as singletons
+from isosphere.metrics import verification as verification
+from isosphere.models import Embedder as Embedder
+from isosphere.models import build_embedder as build_embedder
+from isosphere.monitor import NormMonitor as NormMonitor
+from isosphere.samplers import ClassBatches as ClassBatches
+
+__version__: str
