@@ -11,6 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from isosphere import cli
+from isosphere.cli import endings
 
 
 class Done(NamedTuple):
@@ -33,6 +34,27 @@ def isosphere(*words: object, folder: Path, code: int = 0) -> Done:
         os.chdir(before)
     assert found == code, err.getvalue()
     return Done(out.getvalue(), err.getvalue())
+
+
+def refusal(*words: object, folder: Path) -> Exception:
+    """The error with which a command refuses its input: in one line, with exit code 2."""
+    before = os.getcwd()
+    os.chdir(folder)
+    try:
+        with redirect_stdout(io.StringIO()), warnings.catch_warnings(), pytest.raises(Exception) as raised:
+            warnings.simplefilter("ignore")
+            cli.perform([*map(str, words)])
+    finally:
+        os.chdir(before)
+    error = raised.value
+    assert endings.code_of(error) == 2
+    assert len(endings.words_of(error).splitlines()) == 1
+    return error
+
+
+def has(error: Exception, kind: type[Exception], **fields: object) -> bool:
+    """Whether an error is of this type and has these fields."""
+    return isinstance(error, kind) and {name: getattr(error, name) for name in fields} == fields
 
 
 def command(capsys: pytest.CaptureFixture, *words: object) -> tuple[int, str, str]:

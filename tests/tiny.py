@@ -16,6 +16,12 @@ TINY = {
     "loop.log_every": "1",
 }
 
+FIELDS = [word for key, value in TINY.items() for word in (f"--{key}", value)]
+"""The same on the command line."""
+
+PHOTOS = "--data.size 16 --data.shorter 20 --model.dim 16 --batches.size 12 --batches.per_class 3 --loop.steps 4"
+"""Fields for the photographs of conftest.py."""
+
 
 def tiny_recipe(name: str = "rendered-sec", changes: dict[str, object] | None = None) -> schema.Recipe:
     """A named recipe on a few small characters, with fields changed."""

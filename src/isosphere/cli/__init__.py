@@ -37,7 +37,7 @@ def run() -> int:
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="surrogateescape")  # names of files that are not UTF-8 are printed as they are
     try:
-        return _run(sys.argv[1:])
+        return perform(sys.argv[1:])
     except SystemExit as left:  # after --help and --version
         return left.code or 0
     except BaseException as error:
@@ -49,7 +49,8 @@ def run() -> int:
         return code
 
 
-def _run(words: list[str]) -> int:
+def perform(words: list[str]) -> int:
+    """Run a command; returns the exit code of one that did not raise."""
     if not words:
         _overview().print_help()
         return 2

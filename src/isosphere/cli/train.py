@@ -59,6 +59,8 @@ def run(asked: Namespace) -> None:
     if asked.out is None:
         with claimed(Path("runs"), f"{name}-seed{recipe.seed}") as folder:
             return _fit(recipe, folder, asked.device)
+    if asked.out.exists() and not asked.out.is_dir():
+        raise BadUsage("isosphere train", f"--out {asked.out} is a file: name a folder for the run")
     if asked.out.exists():
         with held(asked.out) as others:
             if others:

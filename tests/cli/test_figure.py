@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from commands import isosphere
+from commands import has, isosphere, refusal
+from isosphere.errors import BadArgument, BadUsage, UnknownOption
 from isosphere.paper import find
 from isosphere.recipes import options
 
@@ -42,24 +43,28 @@ def test_trials_need_no_metric(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "kind", "fields"),
     [
-        ("convergence run --metrc map@r", "no option --metrc; did you mean --metric"),
-        ("convergence run --metric", "argument --metric"),
-        ("map run --classes many", "--classes must be a whole number, not 'many'"),
-        ("convergence nowhere", "nowhere is not a run folder"),
-        ("convergance run", "not 'convergance'"),
+        ("convergence run --metrc map@r", UnknownOption, {"option": "--metrc", "near": ("--metric",)}),
+        ("convergence run --metric", BadUsage, {}),
+        ("convergence run --classes 3", ValueError, {}),
+        ("map run --classes many", ValueError, {}),
+        ("convergence nowhere", (ValueError, OSError), {}),
+        ("convergance run", BadArgument, {"value": "convergance"}),
     ],
 )
-def test_bad_options_are_one_line_and_nothing_is_written(words, told, run):
-    done = isosphere("figure", *words.split(), folder=run.parent, code=2)
-    assert told in done.stderr and len(done.stderr.strip().splitlines()) == 1, done.stderr
+def test_bad_options_are_one_line_and_nothing_is_written(words, kind, fields, run):
+    assert has(refusal("figure", *words.split(), folder=run.parent), kind, **fields)
     assert [entry.name for entry in run.parent.iterdir()] == ["run"]
+
+
+def test_without_a_name_all_are_listed(tmp_path):
+    shown = isosphere("figure", folder=tmp_path).stdout
+    assert "convergence" in shown and "feature-maps" in shown
 
 
 def test_the_report_is_one_page(run):
     assert isosphere("report", "run", "--out", "page.html", folder=run.parent).stdout.strip() == "page.html"
     page = (run.parent / "page.html").read_text()
     assert page.startswith("<!DOCTYPE html>") and "run" in page and "MAP@R" in page
-    done = isosphere("report", "nowhere", folder=run.parent, code=2)
-    assert "no such run folder or results file: nowhere" in done.stderr
+    assert has(refusal("report", "nowhere", folder=run.parent), (ValueError, OSError))
