@@ -15,20 +15,14 @@ from PIL import Image
 from torch import Tensor, nn
 
 from isosphere import distributed, files, runs
+from isosphere.data.decoding import decode, in_memory
 from isosphere.data.feed import loader
 from isosphere.data.frames import Source, framed, square
-from isosphere.data.images import (
-    Images,
-    ImageSet,
-    UnreadableImage,
-    cores,
-    decode,
-    in_memory,
-    open_images,
-    readable_images,
-)
+from isosphere.data.images import Images, ImageSet, open_images
+from isosphere.data.readable import readable_images
 from isosphere.data.transforms import TestView, View
-from isosphere.errors import BadArgument, BadCheckpoint, NoCheckpoint
+from isosphere.data.workers import cores
+from isosphere.errors import BadArgument, BadCheckpoint, NoCheckpoint, UnreadableImage
 from isosphere.metrics.faces import mirror_averaged
 from isosphere.models.embedder import Embedder, build_embedder
 from isosphere.recipes import schema

@@ -21,6 +21,8 @@ from isosphere.data.alignment import (
 )
 from isosphere.data.images import ImageSet
 from isosphere.data.recordio import RecordSet
+from isosphere.errors import BadArgument, BadList, DamagedFile, Incompatible, NotFound, UnreadableImages
+from raised import raised
 
 COLORS = [(255, 60, 60), (60, 255, 60), (60, 60, 255), (255, 255, 60), (60, 255, 255)]
 
@@ -111,9 +113,9 @@ def test_landmarks_on_the_template_change_nothing_and_the_outside_is_black() -> 
 def test_too_few_landmarks_are_an_error() -> None:
     image, landmarks = torch.zeros(3, 50, 50, dtype=torch.uint8), torch.full((5, 2), torch.nan)
     landmarks[0] = 3
-    with pytest.raises(ValueError, match="needs two landmarks to be aligned, not 1"):
+    with raised(BadArgument, name="landmarks", value=1):
         align(image, landmarks)
-    with pytest.raises(ValueError, match="two landmarks that differ"):
+    with raised(BadArgument, name="landmarks", value=[[1.0, 1.0]] * 5):
         align(image, torch.ones(5, 2))
 
 
@@ -177,10 +179,11 @@ def test_a_whole_set_is_framed_in_memory(people: ImageSet, workers: int) -> None
     landmarks = cfp_landmarks(people)
     landmarks[3] = torch.nan  # this one is seen through the view
     state = torch.get_rng_state()
-    with pytest.warns(UserWarning, match="1 of 70 faces have no landmarks: their central square is taken: .*/08.png"):
+    with pytest.warns(UserWarning) as told:
         faces = framed(people, FaceView(), landmarks, workers)
+    assert people.paths[3] in str(told[0].message)
     assert torch.equal(torch.get_rng_state(), state)
-    assert faces.note == "1 of 70 faces have no landmarks: their central square is taken"
+    assert faces.note.startswith("1 of 70 ")
     assert faces.pixels.shape == (70, 3, 112, 112) and faces.classes == people.classes
     assert torch.equal(faces.labels, people.labels)
     assert torch.equal(faces[3], FaceView()(people[3]))
@@ -194,13 +197,13 @@ def test_faces_without_landmarks_are_counted_if_they_are_cut(people: ImageSet, t
     Image.new("RGB", (112, 112)).save(people.paths[2])  # this one is in its frame already
     (tmp_path / "elsewhere").mkdir()
     nowhere = landmarks_of(people, tmp_path / "elsewhere")
-    with pytest.warns(UserWarning, match="69 of 70 faces have no landmarks: .* and 59 more"):
-        assert framed(people, landmarks=nowhere, workers=0).note.startswith("69 of 70 faces have no landmarks")
+    with pytest.warns(UserWarning):
+        assert framed(people, landmarks=nowhere, workers=0).note.startswith("69 of 70 ")
     one = cfp_landmarks(people)
     one[[2, 5]] = torch.nan
     one[5, 0] = 20.0  # a single one is too few
-    with pytest.warns(UserWarning, match="1 of 70 faces have no landmarks"):
-        framed(people, landmarks=one, workers=0)
+    with pytest.warns(UserWarning):
+        assert framed(people, landmarks=one, workers=0).note.startswith("1 of 70 ")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert framed(people, workers=0).note == ""  # nobody asked for alignment
@@ -213,7 +216,7 @@ def test_landmarks_of_packs_and_records(people: ImageSet, tmp_path: Path) -> Non
     assert landmarks_of(ImageSet.from_pixels(pixels, torch.tensor([0, 0]), ["a"]), tmp_path) is None
     assert landmarks_of(records, tmp_path).isnan().all() and landmarks_of(records, tmp_path).shape == (2, 5, 2)
     (tmp_path / "landmarks.txt").write_text("Ann/1.jpg 1 2 3 4 5 6 7 8 9 10\n")
-    with pytest.raises(ValueError, match="landmarks.txt names files, and records have no names: remove it, or do not"):
+    with raised(Incompatible, fields=("data.root", "data.align")):
         landmarks_of(records, tmp_path / "train.rec")
 
 
@@ -222,12 +225,11 @@ def test_landmarks_outside_of_their_image_are_named(people: ImageSet, workers: i
     landmarks = cfp_landmarks(people)
     landmarks[3, landmarks[3].isfinite()] *= 10
     landmarks[66] = torch.where(landmarks[66].isnan(), torch.nan, 7.0)
-    far = "frontal/08.png: its landmarks reach to [0-9]+, far outside of its 190 x 230 pixels"
-    same = "007/profile/03.png: a similarity needs two landmarks that differ"
-    with pytest.raises(ValueError, match=f"2 of 70 images are unreadable: .*{far}, .*{same}; repair or remove"):
+    with raised(UnreadableImages, total=70, lost=()) as caught:
         framed(people, landmarks=landmarks, workers=workers)
+    assert [failure.path for failure in caught.value.failures] == [people.paths[3], people.paths[66]]
     image = torch.full((3, 40, 50), 255, dtype=torch.uint8)
-    with pytest.raises(ValueError, match="its landmarks reach to 1000000000, far outside of its 50 x 40 pixels"):
+    with raised(BadArgument, name="landmarks", value=10**9):
         align(image, torch.cat([TEMPLATE[:4], torch.tensor([[1e9, 1e9]])]))
     for height, width in ((40, 50), (1, 500), (500, 1)):  # at the bound nothing breaks
         corner = 2.0 * max(height, width)
@@ -241,18 +243,18 @@ def test_landmarks_outside_of_their_image_are_named(people: ImageSet, workers: i
 def test_unreadable_images_are_counted_and_people_without_any_named(people: ImageSet, workers: int) -> None:
     for path in people.paths[10:20] + people.paths[65:66]:
         Path(path).write_bytes(b"nothing")
-    told = "11 of 70 images are unreadable: .* and 1 more; no image is left of 002"
-    with pytest.raises(ValueError, match=f"{told}; repair or remove them$"):
+    with raised(UnreadableImages, total=70, lost=("002",), remedies=()) as caught:
         framed(people, workers=workers)
+    assert [failure.path for failure in caught.value.failures] == people.paths[10:20] + people.paths[65:66]
 
 
 def test_missing_fiducials_are_named(people: ImageSet, tmp_path: Path) -> None:
     file = next((tmp_path / "Data" / "Fiducials" / "003").glob("*/*.txt"))
     file.write_text("1,2\n3,4\n")
-    with pytest.raises(ValueError, match=f"{file.name} does not hold 30 fiducials"):
+    with raised(DamagedFile, path=file):
         cfp_landmarks(people)
     file.unlink()
-    with pytest.raises(ValueError, match="Fiducials/003.*does not hold 30 fiducials"):
+    with raised(NotFound, path=file):
         cfp_landmarks(people)
 
 
@@ -269,29 +271,29 @@ def test_landmarks_from_a_list(tmp_path: Path) -> None:
     found = listed_landmarks(tmp_path / "landmarks.txt", images)
     assert found[2].flatten().tolist() == values[0].tolist() and found[0].flatten().tolist() == values[1].tolist()
     assert found[1].isnan().all()
-    with pytest.raises(ValueError, match=r"landmarks must be \(2, 5, 2\), not \(3, 5, 2\)"):
+    with raised(BadArgument, name="landmarks", value=(3, 5, 2)):
         framed(images.subset([0, 1]), landmarks=found)
-    with pytest.raises(ValueError, match="lists none of the 1 images"):
+    with raised(BadList, path=tmp_path / "landmarks.txt", line=None):
         listed_landmarks(tmp_path / "landmarks.txt", images.subset([1]))
 
 
 @pytest.mark.parametrize(
-    "line, told",
+    "line",
     [
-        ("Ann/1.jpg 1 2 3", "must be a file and the x, y of five landmarks"),
-        ("Ann/1.jpg 1 2 3 4 x 6 7 8 9 10", "must be a file and the x, y of five landmarks"),
-        ("1 2 3 4 5 6 7 8 9 10", "must be a file and the x, y of five landmarks"),
-        ("Ann/1.jpg" + " 7" * 10, "has all landmarks within a pixel"),
-        ("Ann/1.jpg 0.3 0.4 0.7 0.4 0.5 0.6 0.4 0.8 0.6 0.8", "has all landmarks within a pixel"),  # shares, not pixels
-        ("Ann/1.jpg 7 7 7 7" + " nan" * 6, "has all landmarks within a pixel"),
-        ("Ann/1.jpg 1 2 3 4 5 6 7 8 9 1e9", "has a landmark beyond 100,000 pixels"),
-        ("Ann/1.jpg 1 2 3 4 5 6 7 8 9 -2e5", "has a landmark beyond 100,000 pixels"),
+        "Ann/1.jpg 1 2 3",
+        "Ann/1.jpg 1 2 3 4 x 6 7 8 9 10",
+        "1 2 3 4 5 6 7 8 9 10",
+        "Ann/1.jpg" + " 7" * 10,
+        "Ann/1.jpg 0.3 0.4 0.7 0.4 0.5 0.6 0.4 0.8 0.6 0.8",  # shares, not pixels
+        "Ann/1.jpg 7 7 7 7" + " nan" * 6,
+        "Ann/1.jpg 1 2 3 4 5 6 7 8 9 1e9",
+        "Ann/1.jpg 1 2 3 4 5 6 7 8 9 -2e5",
     ],
 )
-def test_landmarks_that_cannot_be_are_named_by_their_line(tmp_path: Path, line: str, told: str) -> None:
+def test_landmarks_that_cannot_be_are_named_by_their_line(tmp_path: Path, line: str) -> None:
     images = ImageSet(torch.tensor([0, 0]), ["Ann"], ["/a/Ann/0.jpg", "/a/Ann/1.jpg"])
     (tmp_path / "landmarks.txt").write_text(f"Ann/0.jpg 1 2 3 4 5 6 7 8 9 10\n\n{line}\n")
-    with pytest.raises(ValueError, match=f"landmarks.txt: line 3 {told}"):
+    with raised(BadList, path=tmp_path / "landmarks.txt", line=3, value=line):
         listed_landmarks(tmp_path / "landmarks.txt", images)
 
 

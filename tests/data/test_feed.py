@@ -3,9 +3,11 @@ import pytest
 import torch
 from PIL import Image
 
+from isosphere.data.decoding import decode
 from isosphere.data.feed import loader
-from isosphere.data.images import ImageSet, UnreadableImage, decode
+from isosphere.data.images import ImageSet
 from isosphere.data.transforms import ShiftView, TestView, TrainView, shift, uniforms
+from isosphere.errors import UnreadableImage
 from isosphere.samplers import ClassBatches, OrderedBatches, ShuffledBatches
 
 

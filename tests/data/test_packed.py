@@ -16,12 +16,15 @@ from PIL import Image
 from torch.utils.data import DataLoader
 from torchvision.transforms.v2 import functional
 
-from isosphere.data import packed
+from isosphere.data import packed, packing
 from isosphere.data.feed import Steps
 from isosphere.data.images import ImageSet
-from isosphere.data.packed import PackedSet, central_boxes, pack, sample_crops
+from isosphere.data.packed import PackedSet, central_boxes, sample_crops
+from isosphere.data.packing import pack
 from isosphere.data.transforms import TestView, TrainView, uniforms
+from isosphere.errors import BadArgument, DamagedFile, UnreadableImages
 from isosphere.samplers import OrderedBatches
+from raised import raised
 
 
 @pytest.fixture
@@ -132,18 +135,17 @@ def test_central_boxes_of_odd_and_even_remainders() -> None:
 
 def test_a_store_that_does_not_serve_the_view_is_refused(folder: Path, tmp_path: Path) -> None:
     store = pack(ImageSet.folder(folder), tmp_path / "store", shorter=32, workers=0)
-    with pytest.raises(ValueError, match="packed with shorter side 32"):
+    with raised(BadArgument, name="view", value=TestView(size=24, shorter=64)):
         store.batch(torch.tensor([0]), TestView(size=24, shorter=64))
-    with pytest.raises(ValueError, match="in memory already"):
-        pack(
-            ImageSet.from_pixels(torch.zeros(1, 3, 4, 4, dtype=torch.uint8), torch.tensor([0]), ["a"]), tmp_path / "no"
-        )
+    in_memory = ImageSet.from_pixels(torch.zeros(1, 3, 4, 4, dtype=torch.uint8), torch.tensor([0]), ["a"])
+    with raised(BadArgument, name="image_set", value=in_memory):
+        pack(in_memory, tmp_path / "no")
 
 
 def reading(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of the files that are decoded from now on."""
-    seen, decode = [], packed.decode
-    monkeypatch.setattr(packed, "decode", lambda path: (seen.append(Path(path).name), decode(path))[1])
+    seen, decode = [], packing.decode
+    monkeypatch.setattr(packing, "decode", lambda path: (seen.append(Path(path).name), decode(path))[1])
     return seen
 
 
@@ -178,8 +180,9 @@ def test_unreadable_images_are_all_named_and_the_old_store_stays(folder: Path, t
     (folder / "class1" / "4.png").write_bytes(b"nothing")
     cut = folder / "class2" / "8.png"
     cut.write_bytes(cut.read_bytes()[:300])
-    with pytest.raises(ValueError, match=r"2 of 10 images are unreadable: .*class1/4\.png.*class2/8\.png"):
+    with raised(UnreadableImages, total=10) as caught:
         pack(image_set, tmp_path / "store", shorter=32, workers=2)
+    assert [failure.path for failure in caught.value.failures] == [str(folder / "class1" / "4.png"), str(cut)]
     assert (tmp_path / "store" / "pixels.bin").is_file()
 
 
@@ -200,7 +203,7 @@ def test_an_interrupted_store_is_repaired_from_its_whole_images(
         data[start + 10] ^= 1
         pixels.write_bytes(data)
     elif damage == "half a record":
-        os.truncate(records, 6 * packed.RECORD.itemsize + 5)
+        os.truncate(records, 6 * packing.RECORD.itemsize + 5)
     else:
         pixels.unlink()
         records.unlink()
@@ -220,11 +223,11 @@ def test_a_finished_store_that_lost_its_tail_is_repaired(folder: Path, tmp_path:
 
 SCRIPT = """
 import sys, time
-from isosphere.data import packed
+from isosphere.data import packing
 from isosphere.data.images import ImageSet
-decode = packed.decode
-packed.decode = lambda path: (time.sleep(0.2), decode(path))[1]
-packed.pack(ImageSet.folder(sys.argv[1]), sys.argv[2], shorter=32, workers=0)
+decode = packing.decode
+packing.decode = lambda path: (time.sleep(0.2), decode(path))[1]
+packing.pack(ImageSet.folder(sys.argv[1]), sys.argv[2], shorter=32, workers=0)
 """
 
 
@@ -234,8 +237,9 @@ def test_pixels_that_changed_since_they_were_packed_are_refused(folder: Path, tm
     data = bytearray((tmp_path / "store" / "pixels.bin").read_bytes())
     data[-1] ^= 1
     (tmp_path / "store" / "pixels.bin").write_bytes(data)
-    with pytest.raises(ValueError, match=f"damaged at 1 images: {images.paths[-1]}; delete it"):
+    with raised(DamagedFile, path=tmp_path / "store") as caught:
         pack(images, tmp_path / "store", 16)
+    assert images.paths[-1] in caught.value.reason and images.paths[0] not in caught.value.reason
 
 
 def test_fused_crops_are_the_plain_ones(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,7 +258,7 @@ def test_killed_while_packing(folder: Path, tmp_path: Path, monkeypatch: pytest.
     process = subprocess.Popen([sys.executable, "-c", SCRIPT, str(folder), str(tmp_path / "store")])
     records = tmp_path / "store.partial" / "records.bin"
     deadline = time.monotonic() + 60
-    while not records.is_file() or records.stat().st_size < 3 * packed.RECORD.itemsize:
+    while not records.is_file() or records.stat().st_size < 3 * packing.RECORD.itemsize:
         assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.02)
     process.send_signal(signal.SIGKILL)

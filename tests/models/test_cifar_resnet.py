@@ -9,7 +9,9 @@ from torch import nn
 from torch.nn import functional as F
 
 from isosphere import build_embedder
+from isosphere.errors import BadArgument
 from isosphere.models.cifar_resnet import resnet18_cifar, resnet50_cifar
+from raised import raised
 
 CASES = [(resnet18_cifar, "resnet18", 512), (resnet50_cifar, "resnet50", 2048)]
 
@@ -70,5 +72,5 @@ def test_the_embedder_has_cifars_statistics_and_simclrs_head(asked, statistics):
     with torch.no_grad():
         expected = last(F.relu(first(model.backbone(normalize(images / 255)))))
         torch.testing.assert_close(model(images), expected, rtol=1e-4, atol=1e-5)
-    with pytest.raises(ValueError, match="preprocessing is cifar10, cifar100 or None, not 'cifar20'"):
+    with raised(BadArgument, name="preprocessing", value="cifar20"):
         build_embedder("small_cnn", preprocessing="cifar20")

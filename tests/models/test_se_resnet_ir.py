@@ -9,8 +9,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from isosphere import build_embedder, distributed
+from isosphere.errors import BadArgument
 from isosphere.models.embedder import OURS, build_head
 from isosphere.models.se_resnet_ir import BLOCKS, ResNetIR, UnitIR
+from raised import raised
 
 
 def parameters(*modules: nn.Module) -> int:
@@ -148,9 +150,9 @@ def test_batch_norm_has_no_weight_decay_and_all_else_has(model):
 
 
 def test_bad_sizes_and_depths():
-    with pytest.raises(ValueError, match="takes images of 112 x 112 pixels, not 96 x 112"):
+    with raised(BadArgument, name="images", value=(96, 112)):
         build_embedder("resnet18_ir", "dropout_fc_bn")(torch.zeros(2, 3, 96, 112, dtype=torch.uint8))
-    with pytest.raises(ValueError, match="depth is 18, 34, 50, 74, 90, 100, not 101"):
+    with raised(BadArgument, name="depth", value=101):
         ResNetIR(101)
 
 

@@ -24,9 +24,11 @@ import ranks
 from commands import command
 from isosphere.data import frames
 from isosphere.data.alignment import WHOLE, FaceView, align, framed
-from isosphere.data.faces import SETS, identities, verification
-from isosphere.data.images import decode, open_images
-from isosphere.errors import Interrupted
+from isosphere.data.decoding import decode
+from isosphere.data.faces import identities
+from isosphere.data.images import open_images
+from isosphere.data.pairs import SETS, read_pairs
+from isosphere.errors import Interrupted, UnreadableImages
 from isosphere.inference import embed, load_run
 from isosphere.metrics.faces import auc, norm_and_errors, pair_cosines, wrong_pairs
 from isosphere.metrics.faces import verification as verified
@@ -40,6 +42,7 @@ from isosphere.train import loop
 from isosphere.train.build import build_task
 from isosphere.train.measure import measure_run
 from isosphere.train.retrieval import Retrieval
+from raised import raised
 
 CPU = torch.device("cpu")
 SMALL = {
@@ -178,7 +181,7 @@ def test_a_run_tells_verification_identification_and_what_the_norm_foretells(fac
     run = load_run(trained, "cpu")
     accuracies = []
     for name, view in (("lfw", FaceView()), ("cfp_fp", WHOLE), ("cfp_ff", WHOLE)):
-        pairs = verification(name, faces, allow_missing=True)
+        pairs = read_pairs(name, faces, allow_missing=True)
         embeddings = mirrored(run.model, torch.stack([view(decode(path)) for path in pairs.images.paths]))
         left, right = embeddings[pairs.left], embeddings[pairs.right]
         expected = verified(left, right, pairs.same, pairs.fold)
@@ -220,7 +223,7 @@ def test_evaluate_and_embed_repeat_the_run(faces: Path, trained: Path, tmp_path:
     assert f"{100 * last['cfp_ff']:.1f}" in shown and f"{100 * last['rank1@20']:.1f}" in shown
 
     # `embed` frames photographs as those trained on, or by another share: CFP's are cut to the face already.
-    images = verification("cfp_ff", faces, allow_missing=True).images
+    images = read_pairs("cfp_ff", faces, allow_missing=True).images
     rows = [f"{path},{images.classes[label]}\n" for path, label in zip(images.paths, images.labels, strict=True)]
     (tmp_path / "cfp.csv").write_text("path,label\n" + "".join(rows))
     for share, view in (("", FaceView()), (":1", WHOLE)):
@@ -294,7 +297,7 @@ def test_what_embed_and_evaluate_are_given_is_seen_as_in_verification(
     run = tmp_path / "run"
     loop.fit(recipe_of(faces, **changes, loop__steps=2, loop__eval_every=2), run, "cpu")
 
-    images = verification("mine", tmp_path / "own").images
+    images = read_pairs("mine", tmp_path / "own").images
     rows = [f"{path},{Path(path).parent.name}\n" for path in images.paths]
     (tmp_path / "own" / "all.csv").write_text("path,label\n" + "".join(rows))
     words = [run, f"{tmp_path}/own/all.csv", "--device", "cpu"]
@@ -524,14 +527,15 @@ def test_unreadable_faces_may_be_left_out_and_are_recorded(faces: Path, tmp_path
     broken = tmp_path / "people" / "Person_3" / "1.png"
     broken.write_bytes(b"no image")
     data = recipe_of(faces, data__root=tmp_path / "people", data__pairs="lfw").data
-    with pytest.raises(ValueError, match="1 of 32 images are unreadable: .*Person_3/1.png"):
+    with raised(UnreadableImages, total=32) as caught:
         build_task(data, CPU)
+    assert [failure.path for failure in caught.value.failures] == [str(broken)]
     task = build_task(replace(data, skip_unreadable=True), CPU)
     wanted = [str(file) for file in sorted((tmp_path / "people").glob("Person_*/*.png")) if file != broken]
     assert task.images.paths == wanted and len(task.images.pixels) == 31
     assert "people: 1 of 32 images are unreadable" in "; ".join(task.notes)
     (tmp_path / "bad.csv").write_text(f"path,label\n{broken},a\n")
-    with pytest.raises(ValueError, match="1 of 1 images are unreadable"):
+    with raised(UnreadableImages, total=1):
         build_task(replace(data, skip_unreadable=True, distractors=(str(tmp_path / "bad.csv"),)), CPU)
 
 
@@ -604,7 +608,7 @@ def test_view_1_of_lfw_is_judged_in_tenths_of_each_kind(faces: Path, tmp_path: P
         (tmp_path / "lfw" / folder.name).symlink_to(folder)
     plain = {"data__pairs": "lfw_dev", "data__pairs_root": tmp_path, "data__probes": "", "data__distractors": ""}
     last = loop.fit(recipe_of(faces, **plain), tmp_path / "run", "cpu")["last"]
-    pairs = verification("lfw_dev", tmp_path, allow_missing=True)
+    pairs = read_pairs("lfw_dev", tmp_path, allow_missing=True)
     model = load_run(tmp_path / "run", "cpu").model
     embeddings = mirrored(model, torch.stack([FaceView()(decode(path)) for path in pairs.images.paths]))
     fold = torch.tensor([place // 2 for place in range(20)] * 2)  # two of a kind in each
@@ -617,7 +621,7 @@ def test_true_accepts_are_told_where_impostors_are_enough(faces: Path, trained: 
     assert not [name for name in measure_run(run)["last"] if "tar@" in name], "1 % of 20 impostor pairs decides nothing"
     monkeypatch.setattr(face_task, "FARS", (0.5, 0.001))
     found = measure_run(run)["last"]
-    pairs = verification("lfw", faces, allow_missing=True)
+    pairs = read_pairs("lfw", faces, allow_missing=True)
     embeddings = mirrored(run.model, torch.stack([FaceView()(decode(path)) for path in pairs.images.paths]))
     cosines = torch.cosine_similarity(embeddings[pairs.left].double(), embeddings[pairs.right].double())
     bound = cosines[~pairs.same].sort(descending=True).values[10]  # the eleventh impostor is one too many
@@ -647,7 +651,7 @@ def test_records_and_packs_give_the_run_that_folders_give(faces: Path, tmp_path:
     people = open_images(str(faces / "people"))
     labels = (7 * people.labels).tolist()
     record_pair(tmp_path / "rec", [(n, Path(p).read_bytes()) for n, p in zip(labels, people.paths, strict=True)])
-    pairs = verification("lfw", faces, allow_missing=True)
+    pairs = read_pairs("lfw", faces, allow_missing=True)
     pixels = framed(pairs.images, FaceView(), workers=0).pixels
     order = torch.stack([pairs.left, pairs.right], 1).flatten().tolist()
     pack = [encoded(pixels[index]) for index in order], pairs.same.tolist()
@@ -684,20 +688,20 @@ def test_a_pack_of_pictures_that_are_not_square_is_told_once(faces: Path, tmp_pa
     "changes, told",
     [
         ({"data__root": ""}, "data.root is empty: name a folder of people's folders"),
-        ({"data__root": "nowhere"}, "no such folder or file: nowhere"),
-        ({"data__pairs_root": "nowhere"}, "no such folder or file: nowhere"),
+        ({"data__root": "nowhere"}, "there is no folder or file nowhere"),
+        ({"data__pairs_root": "nowhere"}, "there is no folder or file nowhere"),
         ({"data__pairs_root": ""}, "data.pairs_root is empty: name the folder of the verification sets (lfw/, "),
         ({"data__pairs_root": ""}, "or a list of your own, mine_pair.txt)"),
         ({"data__pairs": ""}, "data.pairs is empty: name at least one of lfw, "),
-        ({"data__pairs": "lwf"}, "no pairs 'lwf'; there are lfw, "),
+        ({"data__pairs": "lwf"}, "there is no pairs 'lwf'; try lfw, "),
         ({"data__pairs": "agedb_30"}, "does not hold AgeDB-30: expected one of agedb_30.bin, agedb_30_pair.txt"),
-        ({"data__allow_missing": "false"}, "CFP-FP has 40 pairs, not 7,000"),
+        ({"data__allow_missing": "false"}, "CFP-FP has 40 pairs, not 7,000 pairs"),
         ({"data__exclude": "nobody.txt"}, "nobody.txt"),
-        ({"data__min_images": 5}, "none has 5 images"),
+        ({"data__min_images": 5}, "people of 5 images or more"),
         ({"data__fraction": 1.2}, "fraction must be above 0 and at most 1, not 1.2"),
         ({"data__root": "FACES/alone", "data__exclude": ""}, "alone leaves one person to train on, Ann: two or more"),
         ({"data__distractors": "FACES/more:1.5"}, "more:1.5 asks for 1.5 of the shorter side: a share is above 0"),
-        ({"data__probes": "FACES/nobody:0.5"}, "no such folder or file"),
+        ({"data__probes": "FACES/nobody:0.5"}, "there is no folder or file"),
         ({"data__distractors": ""}, "data.probes and data.distractors go together"),
         ({"data__probes": "FACES/more"}, "more holds no class folder"),
         ({"data__probes": "FACES/others.csv"}, "others.csv has no person with two photographs"),

@@ -11,11 +11,14 @@ import torch
 from PIL import Image
 
 from isosphere.data.alignment import WHOLE, FaceView
+from isosphere.data.decoding import decode
 from isosphere.data.frames import square
-from isosphere.data.images import decode, open_images
+from isosphere.data.images import open_images
+from isosphere.errors import EmptyClasses, NotFound, OneSplit, Option, SharedClasses
 from isosphere.paper import find
 from isosphere.recipes import schema
 from isosphere.train.build import build_task
+from raised import raised
 
 CPU = torch.device("cpu")
 
@@ -42,7 +45,7 @@ def listed(flowers: Path) -> Path:
 def test_a_given_split_of_the_same_classes_needs_leave(flowers: Path) -> None:
     for root in (flowers, listed(flowers)):
         data = schema.Folder(str(root), size=16, shorter=20)
-        with pytest.raises(ValueError, match="2 classes are in both train and test: iris, rose; .*allow_shared true$"):
+        with raised(SharedClasses, classes=["iris", "rose"], option=Option("data.allow_shared", True)):
             build_task(data, CPU)
         task = build_task(replace(data, allow_shared=True), CPU)
         assert task.images.classes == task.evaluation.images.classes == ["iris", "rose"] and "; ".join(task.notes) == ""
@@ -61,9 +64,8 @@ def test_a_list_of_one_part_is_named_with_what_helps(flowers: Path, split: str, 
     path = listed(flowers)
     rows = path.read_text().splitlines()
     path.write_text("\n".join([rows[0], *(row for row in rows if row.endswith(f",{split}"))]))
-    told = f"all.csv has no image for {other}: all have the split {split}; give some images the split {other}, or leave"
     for kind in (schema.Folder, schema.Unlabeled):
-        with pytest.raises(ValueError, match=told):
+        with raised(OneSplit, place=path, given=split, missing=other):
             build_task(kind(str(path), size=16, shorter=20), CPU)
 
 
@@ -122,7 +124,7 @@ def test_images_without_labels_may_lie_in_folders_in_folders(flowers: Path) -> N
     with pytest.warns(UserWarning, match="all 13 images in its folders are taken, without classes"):
         task = build_task(schema.Unlabeled(str(flowers), size=16, shorter=20), CPU)
     assert len(task.images) == 13 and task.images.classes == ["flowers"] and task.evaluation.images is task.images
-    with pytest.raises(ValueError, match="12 images lie deeper"):
+    with raised(EmptyClasses, classes=["2019"], total=2, deeper=12):
         build_task(schema.Folder(str(flowers), size=16, shorter=20), CPU)
 
 
@@ -182,7 +184,7 @@ def test_copies_of_training_photographs_in_pairs_are_told(people: Path) -> None:
 
 def test_a_list_of_people_that_is_not_there_is_named(people: Path) -> None:
     places = {"data.root": str(people / "people"), "data.pairs_root": str(people / "pairs"), "data.pairs": "mine"}
-    with pytest.raises(FileNotFoundError, match="no such text file: nofile.txt"):
+    with raised(NotFound, path="nofile.txt"):
         build_task(find("lfw-cosface-sec", places | {"data.exclude": "nofile.txt"}).data, CPU)
 
 

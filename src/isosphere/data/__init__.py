@@ -1,1 +1,11 @@
 """Images, their split by class, the batches a step sees, and what is done to their pixels."""
+
+from isosphere.errors import need_all
+
+need_all("train", "isosphere.data")
+
+from isosphere.data.images import Images, ImageSet, open_images, split_classes  # noqa: E402
+from isosphere.data.packed import PackedSet  # noqa: E402
+from isosphere.data.transforms import View  # noqa: E402
+
+__all__ = ["ImageSet", "Images", "PackedSet", "View", "open_images", "split_classes"]

@@ -15,10 +15,25 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import Dataset
 
-from .images import ImageSet, UnreadableImage, cores, lines, some
+from isosphere.errors import (
+    BadArgument,
+    BadList,
+    DamagedFile,
+    Incompatible,
+    InputError,
+    NotFound,
+    Option,
+    UnreadableImage,
+    UnreadableImages,
+)
+
+from .images import ImageSet
+from .lists import some
 from .recordio import RecordSet
+from .text_lists import lines
+from .workers import in_workers
 
 SIZE = 112
 # Where eyes (the image's left first), tip of the nose and corners of the mouth come to lie, (5, 2) as x and y.
@@ -42,7 +57,7 @@ def similarity(points: Tensor, targets: Tensor) -> Tensor:
     (x, y), (u, v) = (points - center).T, (targets - target).T
     spread = (x * x + y * y).sum()
     if not spread > 0:
-        raise ValueError("a similarity needs two landmarks that differ")
+        raise BadArgument("landmarks", points.tolist(), "two that differ, or more")
     real, imaginary = (x * u + y * v).sum() / spread, (x * v - y * u).sum() / spread
     turn = torch.stack((real, -imaginary, imaginary, real)).view(2, 2)
     return torch.cat((turn, (target - turn @ center)[:, None]), dim=1)
@@ -57,11 +72,11 @@ def align(image: Tensor, landmarks: Tensor, size: int = SIZE) -> Tensor:
     """
     seen = landmarks.isfinite().all(1)
     if int(seen.sum()) < 2:
-        raise ValueError(f"a face needs two landmarks to be aligned, not {int(seen.sum())}")
+        raise BadArgument("landmarks", int(seen.sum()), "two that are known, or more")
     points, targets = landmarks[seen].double(), TEMPLATE[seen] * (size / SIZE)
     if points.abs().max() > 2 * max(image.shape[1:]):
         sides = f"{image.shape[2]} x {image.shape[1]} pixels"
-        raise ValueError(f"its landmarks reach to {points.abs().max():.0f}, far outside of its {sides}")
+        raise BadArgument("landmarks", round(float(points.abs().max())), f"in or near the image's {sides}")
     matrix = similarity(points, targets)
     reduction = 2 * float(matrix[:, 0].norm())
     if reduction < 1:
@@ -112,10 +127,6 @@ class FaceView:
 WHOLE = FaceView(fraction=1.0, rise=0.0)
 
 
-class UnreadableFaces(ValueError):
-    """Some photographs of a set cannot be framed."""
-
-
 def framed(
     images: ImageSet | RecordSet,
     view: FaceView = WHOLE,
@@ -125,36 +136,24 @@ def framed(
     """The set with every face in its frame and in memory, uint8 (N, 3, 112, 112), decoded behind a progress bar.
 
     `landmarks` is (N, 5, 2); a face of which fewer than two are known is seen through the view, and of those that are
-    cut by it the number is told in a warning and in the set's `note`. `workers` processes share the work (by
+    cut by it the number is in a warning and in the set's `note`. `workers` processes share the work (by
     default one for each core). Unreadable images are an error that names and counts them.
     """
     import torchvision.transforms.v2  # noqa: F401, here, or each worker would spend seconds on it
-    from rich.progress import track
 
     if landmarks is not None and landmarks.shape != (len(images), 5, 2):
-        raise ValueError(f"landmarks must be ({len(images)}, 5, 2), not {tuple(landmarks.shape)}")
-    workers = cores() if workers is None else workers
+        raise BadArgument("landmarks", tuple(landmarks.shape), f"of the shape ({len(images)}, 5, 2)")
     starts = range(0, len(images), CHUNK)
-    loader = DataLoader(
-        _Framed(images, view, landmarks),
-        batch_size=None,
-        sampler=starts,
-        num_workers=max(0, min(workers, len(starts) - 1)),  # a single chunk is quicker without
-        generator=torch.Generator(),  # else the loader would draw its base seed from the global stream
-    )
     pixels, failures, cut = torch.empty(len(images), 3, view.size, view.size, dtype=torch.uint8), {}, []
-    chunks = track(loader, "framing faces", len(starts), transient=True)
+    chunks = in_workers(_Framed(images, view, landmarks), starts, workers, "framing faces")
     for start, (faces, errors, unknown) in zip(starts, chunks, strict=True):
         pixels[start : start + len(faces)] = faces
         failures.update(errors)
         cut += unknown
     if failures:
-        lost = set(range(len(images.classes))) - {
-            label for index, label in enumerate(images.labels.tolist()) if index not in failures
-        }
-        empty = f"; no image is left of {some(images.classes[label] for label in sorted(lost))}" if lost else ""
-        told = f"{len(failures)} of {len(images)} images are unreadable: {some(map(str, failures.values()))}"
-        raise UnreadableFaces(f"{told}{empty}; repair or remove them")
+        kept = {label for index, label in enumerate(images.labels.tolist()) if index not in failures}
+        lost = tuple(name for label, name in enumerate(images.classes) if label not in kept)
+        raise UnreadableImages(list(failures.values()), len(images), lost)
     found = ImageSet.from_pixels(pixels, images.labels, images.classes)
     if cut:
         found.note = f"{len(cut)} of {len(images)} faces have no landmarks: their central square is taken"
@@ -187,7 +186,7 @@ class _Framed(Dataset):
                     cut.append(index)
             except UnreadableImage as error:
                 errors[index] = error
-            except ValueError as error:
+            except InputError as error:
                 errors[index] = UnreadableImage(_name(self.images, index), str(error))
         return faces, errors, cut
 
@@ -202,7 +201,8 @@ def landmarks_of(images: ImageSet | RecordSet, home: Path) -> Tensor | None:
     home = home if home.is_dir() else home.parent
     listed = home / "landmarks.txt"
     if listed.is_file() and images.paths is None:
-        raise ValueError(f"{listed} names files, and records have no names: remove it, or do not align")
+        reason = f"{listed} has names of files, but records have no names"
+        raise Incompatible(("data.root", "data.align"), reason, (Option("data.align", False),))
     if listed.is_file():
         return listed_landmarks(listed, images)
     if images.paths is not None and (home / "Data" / "Fiducials").is_dir():
@@ -219,19 +219,19 @@ def listed_landmarks(path: str | Path, images: ImageSet) -> Tensor:
     for number, line in lines(path):
         parts = LISTED.fullmatch(line)
         if parts is None:
-            raise ValueError(f"{path}: line {number} must be a file and the x, y of five landmarks")
+            raise BadList(path, line, "a file and the x, y of five landmarks", number)
         values = list(map(float, parts[2].split()[:10]))
         seen = [point for point in zip(values[::2], values[1::2], strict=True) if not math.isnan(sum(point))]
         if len(seen) > 1 and max(max(axis) - min(axis) for axis in zip(*seen, strict=True)) < 1:
-            raise ValueError(f"{path}: line {number} has all landmarks within a pixel; in pixels they lie apart")
+            raise BadList(path, line, "landmarks in pixels; these all lie within one pixel", number)
         if any(abs(value) > LARGEST for value in values):
-            raise ValueError(f"{path}: line {number} has a landmark beyond {LARGEST:,} pixels, outside of any image")
+            raise BadList(path, line, f"landmarks within {LARGEST:,} pixels, as images are", number)
         listed[parts[1]] = np.array(values).reshape(5, 2)
     depth = max((name.count("/") for name in listed), default=0) + 1
     none = np.full((5, 2), np.nan)
     found = [listed.get("/".join(Path(file).parts[-depth:]), none) for file in images.paths]
     if np.isnan(found).all():
-        raise ValueError(f"{path} lists none of the {len(found)} images; its first column must end their paths")
+        raise BadList(path, sorted(listed), f"the ends of the {len(found)} images' paths in its first column")
     return torch.from_numpy(np.stack(found))
 
 
@@ -252,13 +252,15 @@ def visible_five(fiducials: Sequence[Sequence[float]] | np.ndarray) -> np.ndarra
 
 
 def cfp_landmarks(images: ImageSet) -> Tensor:
-    """Landmarks of CFP's files from the fiducials beside them, float64 (N, 5, 2): `visible_five` of each."""
+    """Landmarks of CFP's files from the fiducials next to them, float64 (N, 5, 2): `visible_five` of each."""
     found = []
     for file in map(Path, images.paths):
         fiducials = file.parents[3] / "Fiducials" / Path(*file.parts[-3:]).with_suffix(".txt")
+        if not fiducials.is_file():
+            raise NotFound(fiducials, "file of fiducials")
         try:
             table = np.loadtxt(fiducials, delimiter=",").reshape(30, 2)
-        except (OSError, ValueError) as error:
-            raise ValueError(f"{fiducials} does not hold 30 fiducials, x,y a line: {error}") from error
+        except ValueError as error:
+            raise DamagedFile(fiducials, f"it does not hold 30 fiducials, x,y a line: {error}") from error
         found.append(visible_five(table))
     return torch.from_numpy(np.stack(found))

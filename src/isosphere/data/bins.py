@@ -17,7 +17,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .images import UnreadableImage, decode, some
+from isosphere.errors import DamagedFile, NotAPack, NotFound, UnreadableImage, UnreadableImages, UnsafeFile
+
+from .decoding import decode
 
 
 class ForeignPickle(Exception):
@@ -25,7 +27,10 @@ class ForeignPickle(Exception):
 
 
 class ForeignType(Exception):
-    """Harmless, but neither an image nor a truth value."""
+    """Harmless, but not what this part of a pack holds."""
+
+    def __init__(self, part: str, found: str, expected: str) -> None:
+        super().__init__(part, found, expected)
 
 
 def read_bin(path: str | Path, workers: int = 8) -> tuple[Tensor, Tensor]:
@@ -34,7 +39,7 @@ def read_bin(path: str | Path, workers: int = 8) -> tuple[Tensor, Tensor]:
 
     path = Path(path)
     if not path.is_file():
-        raise ValueError(f"{path} is not a file; give a pack of face pairs such as lfw.bin")
+        raise NotFound(path, "pack of face pairs")
     encoded, same = _contents(path)
 
     def pixels(place: int) -> Tensor | UnreadableImage:
@@ -45,13 +50,12 @@ def read_bin(path: str | Path, workers: int = 8) -> tuple[Tensor, Tensor]:
 
     with ThreadPoolExecutor(workers) as pool:  # threads are enough: PIL decodes without the interpreter's lock
         found = list(track(pool.map(pixels, range(len(encoded))), "reading faces", len(encoded), transient=True))
-    failures = [str(image) for image in found if isinstance(image, UnreadableImage)]
+    failures = [image for image in found if isinstance(image, UnreadableImage)]
     if failures:
-        told = f"{len(failures)} of {len(found)} images are unreadable: {some(failures)}"
-        raise ValueError(f"{path}: {told}; a pack must be whole, copy it again")
+        raise UnreadableImages(failures, len(found))
     sizes = sorted({tuple(image.shape[1:]) for image in found})
     if len(sizes) > 1:
-        raise ValueError(f"{path} has images of {len(sizes)} sizes, such as {sizes[0]} and {sizes[1]}; they must agree")
+        raise NotAPack(path, "images", f"of {len(sizes)} sizes, such as {sizes[0]} and {sizes[1]}", "of one size")
     return torch.stack(found), torch.tensor(same)
 
 
@@ -63,27 +67,28 @@ def _contents(path: Path) -> tuple[list[bytes], list[bool]]:
             file.seek(0)
             both = _Unpickler(file, encoding="bytes").load()  # Python 2's text was bytes, and is bytes here
         if not isinstance(both, tuple | list) or len(both) != 2:
-            raise ForeignType(f"it holds {_told(both)}, not images and truth values")
+            raise ForeignType("content", _kind(both), "images and truth values")
         images, same = both
         same = same.values() if isinstance(same, _Array) else same
+        names = {"images": "bytes", "truth values": "bool or int"}
         for name, values, kinds in (("images", images, (bytes, bytearray, _Array)), ("truth values", same, int)):
             if not isinstance(values, tuple | list):
-                raise ForeignType(f"its {name} are {_told(values)}, not a list")
+                raise ForeignType(name, _kind(values), "a list")
             for value in values:
                 if not isinstance(value, kinds):
-                    raise ForeignType(f"one of its {name} is {_told(value)}")
+                    raise ForeignType(f"one of the {name}", _kind(value), names[name])
         if not len(images) == 2 * len(same) > 0:
-            told = f"{len(images)} images and {len(same)} truth values"
-            raise ForeignType(f"it does not hold two encoded images for each truth value, but {told}")
+            found = f"{len(images)} images and {len(same)} truth values"
+            raise ForeignType("content", found, "two images for each truth value")
         if not set(same) <= {0, 1}:
-            raise ValueError(f"it calls a pair {min(set(same) - {0, 1})}; one person must be 1 or True, two 0 or False")
+            raise ForeignType("one of the truth values", str(min(set(same) - {0, 1})), "0 or 1")
         images = [image.encoded() if isinstance(image, _Array) else bytes(image) for image in images]
     except ForeignPickle as error:
-        raise ValueError(f"{path} is not a pack of face pairs: {error}; it may be malicious, do not use it") from None
+        raise UnsafeFile(path, str(error)) from None
     except ForeignType as error:
-        raise ValueError(f"{path} is not a pack of face pairs: {error}") from None
+        raise NotAPack(path, *error.args) from None
     except Exception as error:  # a damaged pickle raises almost anything
-        raise ValueError(f"{path} is not a pack of face pairs, or it is damaged: {error}") from error
+        raise DamagedFile(path, f"it is no pack of face pairs: {error}") from error
     return images, list(map(bool, same))
 
 
@@ -92,7 +97,7 @@ def _judge(opcodes: Iterable[tuple[str, Any]]) -> None:
     top, memo = [], {}  # what is known to be on top of the stack: strings, or None for what is none
     for opcode, argument in opcodes:
         if opcode not in OPCODES:
-            raise ForeignPickle(f"it uses the pickle opcode {opcode}")
+            raise ForeignPickle(f"uses the pickle opcode {opcode}")
         if opcode in ("UNICODE", "BINUNICODE", "SHORT_BINUNICODE"):
             top.append(argument)
         elif opcode in ("GET", "BINGET", "LONG_BINGET"):
@@ -104,7 +109,7 @@ def _judge(opcodes: Iterable[tuple[str, Any]]) -> None:
                 _admitted(argument.replace(" ", "."))
             elif opcode == "STACK_GLOBAL":
                 if len(top) < 2 or None in top[-2:]:
-                    raise ForeignPickle("it asks for a name that is not told in the opcodes before")
+                    raise ForeignPickle("asks for a name that the opcodes before do not give")
                 _admitted(".".join(top[-2:]))
             top = []
 
@@ -121,7 +126,7 @@ class _Type:
         self.code, self.order = code.decode() if isinstance(code, bytes) else code, "little"
         if self.code not in TYPES:
             kind = "Python objects" if str(self.code).startswith("O") else f"the type {self.code!r}"
-            raise ForeignType(f"it has an array of {kind}; truth values must be bool or int, and images bytes")
+            raise ForeignType("arrays", kind, "truth values of bool or int, and images of bytes")
 
     def __setstate__(self, state: tuple) -> None:
         """Of the state only the order of the bytes matters."""
@@ -131,7 +136,7 @@ class _Type:
         """The numbers that these bytes are; whatever is a true bool is 1."""
         size = int(self.code[1])
         if len(data) % size:
-            raise ValueError(f"{len(data)} bytes are no array of the type {self.code!r}")
+            raise ForeignType("arrays", f"{len(data)} bytes", f"a whole number of the type {self.code!r}")
         signed, parts = self.code[0] == "i", (data[at : at + size] for at in range(0, len(data), size))
         found = [int.from_bytes(part, self.order, signed=signed) for part in parts]
         return [int(value != 0) for value in found] if self.code[0] == "b" else found
@@ -151,7 +156,7 @@ class _Array:
 
     def encoded(self) -> bytes:
         if self.kind.code != "u1":
-            raise ForeignType(f"one of its images is {_told(self)}")
+            raise ForeignType("one of the images", _kind(self), "bytes")
         return self.data
 
 
@@ -171,8 +176,8 @@ def _truth(kind: _Type, data: bytes) -> int:
     return value
 
 
-def _told(value: object) -> str:
-    """What was found, in words."""
+def _kind(value: object) -> str:
+    """The type of what was found, in words."""
     if isinstance(value, _Array):
         return f"an array of the type {value.kind.code!r}"
     name = type(value).__name__
@@ -181,7 +186,7 @@ def _told(value: object) -> str:
 
 def _admitted(name: str) -> object:
     if name not in ADMITTED:
-        raise ForeignPickle(f"it asks for {name}")
+        raise ForeignPickle(f"asks for {name}")
     return ADMITTED[name]
 
 

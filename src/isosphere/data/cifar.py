@@ -5,9 +5,9 @@
 | python files | `cifar-10-batches-py/` | `cifar-100-python/` |
 | class folders | `train/<class>/*.png`, `test/<class>/*.png`, also in `cifar10/` | the same, also in `cifar100/` |
 
-The python files are pickles; they are read by an unpickler that makes numbers, strings and numpy arrays and nothing
-else. Class folders are decoded by all cores in some seconds. Both give the classes in the same order, but not the
-images, so a run on one layout does not see the batches of a run on the other.
+The python files are pickles, and the unpickler here makes numbers, strings and numpy arrays alone.
+Class folders are decoded by all cores in some seconds. Both layouts have the same order of classes, but not of images,
+so a run on one does not see the batches of a run on the other.
 """
 
 import hashlib
@@ -19,10 +19,23 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import Dataset
 
+from isosphere.errors import (
+    DamagedFile,
+    NoDataSet,
+    NotFound,
+    Option,
+    OtherCounts,
+    UnknownName,
+    UnreadableImage,
+    UnsafeFile,
+)
+
+from .decoding import decode
 from .download import fetch_folder
-from .images import ImageSet, UnreadableImage, cores, decode, some
+from .images import ImageSet
+from .workers import in_workers
 
 SIDE = 32
 COUNTS = {"train": 50_000, "test": 10_000}
@@ -75,24 +88,23 @@ def load(
     The pixels are on the device, the labels on the CPU. `download` fetches the archive where neither layout is there.
     """
     if name not in SOURCES:
-        raise ValueError(f"no data set {name!r}; there are {', '.join(SOURCES)}")
+        raise UnknownName("data set", name, list(SOURCES))
     source, root = SOURCES[name], Path(root)
     found = _home(name, root)
     if found is None and download:
         fetch_folder(source.archive, root / source.folder, source.md5)
         found = _home(name, root)
     if found is None:
-        raise FileNotFoundError(
-            f"{root} does not hold {source.title}: expected {source.folder}/ or class folders in train/ and test/; "
-            f"allow the download with --data.download true, or get {source.archive}"
-        )
+        layout = f"{source.folder}/, or class folders in train/ and test/"
+        raise NoDataSet(root, source.title, layout, source.archive, Option("data.download", True))
     folder, read = found
     if read is _read_python:
         _refuse_copies(folder, source)
     train, test = (_checked(read(folder, source, part), source, folder, part) for part in COUNTS)
     if train.classes != test.classes:
-        differing = sorted(set(train.classes) ^ set(test.classes))
-        raise ValueError(f"{folder}: train and test have different classes: {some(differing)}; {OWN}")
+        both, all_names = set(train.classes) & set(test.classes), set(train.classes) | set(test.classes)
+        found, expected = {"classes in both parts": len(both)}, {"classes in both parts": source.classes}
+        raise OtherCounts(f"{source.title} in {folder}", found, expected, tuple(sorted(all_names - both)), OWN)
     return _in_memory(train, device), _in_memory(test, device)
 
 
@@ -110,15 +122,16 @@ def _home(name: str, root: Path) -> tuple[Path, Callable[[Path, Source, str], Im
 
 def _checked(images: ImageSet, source: Source, folder: Path, part: str) -> ImageSet:
     """The images, if there are as many as in the original, and as many of each class as of any other."""
-    expected, place = COUNTS[part], f"{folder}, {part}"
+    expected = {"images": COUNTS[part], "classes": source.classes}
+    title = f"{source.title} in {folder}, {part},"
     instead = "unpack the archive again" if images.paths is None else OWN
-    if len(images) != expected or len(images.classes) != source.classes:
-        found = f"{len(images):,} images of {len(images.classes)} classes"
-        raise ValueError(f"{place}: {found}, but {source.title} has {expected:,} of {source.classes}; {instead}")
-    each, counts = expected // source.classes, images.labels.bincount(minlength=source.classes).tolist()
-    odd = [f"{name} {count}" for name, count in zip(images.classes, counts, strict=True) if count != each]
+    found = {"images": len(images), "classes": len(images.classes)}
+    if found != expected:
+        raise OtherCounts(title, found, expected, repair=instead)
+    each, counts = COUNTS[part] // source.classes, images.labels.bincount(minlength=source.classes).tolist()
+    odd = {f"of {name}": count for name, count in zip(images.classes, counts, strict=True) if count != each}
     if odd:
-        raise ValueError(f"{place}: not every class has {each} images: {some(odd)}; {instead}")
+        raise OtherCounts(title, odd, dict.fromkeys(odd, each), repair=instead)
     return images
 
 
@@ -129,11 +142,12 @@ def _read_python(folder: Path, source: Source, part: str) -> ImageSet:
         held = _unpickled(folder / name, "data", source.labels)
         data = held["data"]
         if not isinstance(data, np.ndarray) or data.dtype != np.uint8 or data.shape[1:] != (3 * SIDE * SIDE,):
-            raise ValueError(f"{folder / name} does not hold rows of {3 * SIDE * SIDE} bytes")
+            raise DamagedFile(folder / name, f"it does not hold rows of {3 * SIDE * SIDE} bytes")
         truth, known = held[source.labels], range(source.classes)
         right = isinstance(truth, list) and all(isinstance(label, int) and label in known for label in truth)
         if not right or len(truth) != len(data):
-            raise ValueError(f"{folder / name} does not hold {len(data):,} {source.labels} from 0 to {known[-1]}")
+            reason = f"it does not hold {len(data):,} {source.labels} from 0 to {known[-1]}"
+            raise DamagedFile(folder / name, reason)
         pixels.append(torch.from_numpy(data).view(-1, 3, SIDE, SIDE))
         labels += truth
     file, key = source.meta
@@ -146,7 +160,11 @@ def _refuse_copies(folder: Path, source: Source) -> None:
     for name in (name for names in source.files.values() for name in names if (folder / name).is_file()):
         first = seen.setdefault(hashlib.sha256((folder / name).read_bytes()).digest(), name)
         if first != name:
-            raise ValueError(f"{folder / name} is a copy of {first}: unpack the archive again")
+            raise DamagedFile(folder / name, f"it is a copy of {first}; unpack the archive again")
+
+
+class ForeignName(Exception):
+    """A name in a pickle that none of CIFAR's files contains."""
 
 
 class _PlainUnpickler(pickle.Unpickler):
@@ -158,20 +176,22 @@ class _PlainUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if module.partition(".")[0] == "numpy" and name in self.admitted:
             return self.admitted[name]
-        raise pickle.UnpicklingError(f"it names {module}.{name}")
+        raise ForeignName(f"asks for {module}.{name}")
 
 
 def _unpickled(path: Path, *keys: str) -> dict[str, Any]:
     """The dict in a file, which must have these keys; strings of Python 2 are read byte by byte."""
     if not path.is_file():
-        raise FileNotFoundError(f"{path} is missing; unpack the archive again")
+        raise NotFound(path, "file of CIFAR")
     try:
         with open(path, "rb") as file:
             held = _PlainUnpickler(file, encoding="latin1").load()
+    except ForeignName as error:
+        raise UnsafeFile(path, str(error)) from None
     except Exception as error:  # a damaged pickle raises almost anything
-        raise ValueError(f"{path} is not one of CIFAR's python files: {type(error).__name__}: {error}") from error
+        raise DamagedFile(path, f"it is none of CIFAR's files: {type(error).__name__}: {error}") from error
     if not isinstance(held, dict) or not all(key in held for key in keys):
-        raise ValueError(f"{path} is not one of CIFAR's python files: it does not hold {' and '.join(keys)}")
+        raise DamagedFile(path, f"it does not hold {' and '.join(keys)}")
     return held
 
 
@@ -182,15 +202,10 @@ def _read_folders(folder: Path, source: Source, part: str) -> ImageSet:
 
 def _in_memory(images: ImageSet, device: torch.device | str) -> ImageSet:
     """The same images with their pixels on the device; files are decoded in parallel behind a progress bar."""
-    from rich.progress import track
-
     pixels = images.pixels
     if pixels is None:
         chunks, decoded = _Decoded(images.paths), []
-        workers = min(cores(), len(chunks))
-        # The generator is its own, else the loader would draw its base seed from the global stream.
-        loader = DataLoader(chunks, batch_size=None, num_workers=workers, generator=torch.Generator())
-        for chunk in track(loader, "reading images", len(chunks), transient=True):
+        for chunk in in_workers(chunks, range(len(chunks)), None, "reading images"):
             if isinstance(chunk, UnreadableImage):
                 raise chunk
             decoded.append(chunk)

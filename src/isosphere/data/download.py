@@ -15,6 +15,7 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 from isosphere import locks
+from isosphere.errors import DownloadFailed, FolderExists, UnsafeFile
 
 CHUNK = 1 << 20  # bytes read at once
 TIMEOUT = 30.0  # seconds without a byte until the line counts as dropped
@@ -23,7 +24,7 @@ BACKOFF = 1.0  # seconds to wait before the first of them; before each later one
 
 
 def fetch_folder(url: str, folder: str | Path, md5: str) -> Path:
-    """Download an archive beside `folder`, check it, unpack it as `folder` (see `unpack`) and remove the archive."""
+    """Download an archive next to `folder`, check it, unpack it as `folder` (see `unpack`) and remove the archive."""
     folder = Path(folder)
     archive = fetch_archive(url, folder.with_name(PurePosixPath(url).name), md5)
     unpack(archive, folder)
@@ -68,19 +69,19 @@ def _fetch_held(url: str, target: Path, md5: str) -> None:
     found = begun.digest.hexdigest()
     if found != md5:
         part.unlink()
-        raise OSError(f"{url} gave a file with the MD5 {found}, not {md5}: it is deleted, try again")
+        raise DownloadFailed(url, f"its MD5 is {found}, not {md5}; the file is deleted, try again")
     os.replace(part, target)
 
 
 def unpack(archive: str | Path, folder: str | Path) -> Path:
     """Unpack a tar or zip file as `folder`, which appears whole or not at all.
 
-    If the archive has a top folder of that name, `folder` is that one, and what lies beside it is left out. Members
+    If the archive has a top folder of that name, `folder` is that one, and what else it holds is left out. Members
     that point outside are refused, and so are links and devices.
     """
     archive, folder = Path(archive), Path(folder)
     if folder.exists():
-        raise FileExistsError(f"{folder} is there already: move it away to unpack {archive.name}")
+        raise FolderExists(folder, f"{archive.name} would be unpacked there")
     partial = folder.with_name(f"{folder.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)  # left by a process that was killed
     partial.mkdir(parents=True)
@@ -88,7 +89,7 @@ def unpack(archive: str | Path, folder: str | Path) -> Path:
         for name, content in _members(archive):
             path = PurePosixPath(name)
             if path.is_absolute() or ".." in path.parts:
-                raise ValueError(f"{archive} is refused: its member {name} points outside")
+                raise UnsafeFile(archive, f"has the member {name}, which points outside")
             place = partial / path
             (place if content is None else place.parent).mkdir(parents=True, exist_ok=True)
             if content is not None:
@@ -114,7 +115,7 @@ def _members(archive: Path) -> Iterator[tuple[str, BinaryIO | None]]:
     with tarfile.open(archive) as opened:
         for entry in track(opened, label, total=None, transient=True):  # how many there are stands nowhere
             if not entry.isfile() and not entry.isdir():
-                raise ValueError(f"{archive} is refused: its member {entry.name} is neither a file nor a folder")
+                raise UnsafeFile(archive, f"has the member {entry.name}, which is neither a file nor a folder")
             yield entry.name, opened.extractfile(entry)
 
 
@@ -153,7 +154,7 @@ def _fetch(url: str, begun: _Begun) -> None:
                 failures = 1 if begun.size > furthest else failures + 1
                 furthest = max(furthest, begun.size)
                 if failures > RETRIES:
-                    raise OSError(f"{url} cannot be downloaded: {error}; to go on, run this again") from error
+                    raise DownloadFailed(url, f"{error}; to go on, run this again") from error
                 time.sleep(BACKOFF * 2 ** (failures - 1))
 
 
@@ -166,7 +167,7 @@ def _attempt(url: str, begun: _Begun, show: Callable[[int, int | None], None]) -
         if error.code == 416:  # there is nothing after what we have, which has the wrong checksum
             begun.restart()
         elif error.code not in (408, 429) and error.code < 500:
-            raise OSError(f"{url} answered {error.code} {error.reason}") from error
+            raise DownloadFailed(url, f"the server answered {error.code} {error.reason}") from error
         raise _Dropped(f"{error.code} {error.reason}") from error
     except (OSError, HTTPException) as error:
         raise _Dropped(getattr(error, "reason", error)) from error

@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from isosphere.errors import UnreadableImage
 from isosphere.samplers import ClassBatches, OrderedBatches, ShuffledBatches
 
-from .images import Images, UnreadableImage
+from .images import Images
 from .transforms import View, uniforms
 
 

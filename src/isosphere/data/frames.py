@@ -17,13 +17,16 @@ import torch.distributed as dist
 
 from isosphere import distributed, locks
 from isosphere.data import alignment
-from isosphere.data.images import ImageSet, readable_images, some
+from isosphere.data.images import ImageSet
+from isosphere.data.lists import some
+from isosphere.data.readable import readable_images
 from isosphere.data.recordio import RecordSet
+from isosphere.errors import Option, OtherRankFailed, TooFewClasses, UnreadableImages
 
-REPAIRS = {  # by skip_unreadable
-    None: ", and if you remove some add --data.allow_missing true to go without their pairs",
-    False: ", or add --data.skip_unreadable true to go without those that cannot be decoded",
-    True: ", or their landmarks",  # which are all that is left to fail
+REMEDIES = {  # by skip_unreadable; where that is true, landmarks are all that is left to fail
+    None: (Option("data.allow_missing", True),),
+    False: (Option("data.skip_unreadable", True),),
+    True: (Option("data.align", False),),
 }
 
 
@@ -64,11 +67,12 @@ def _framed(source: Source, align: bool, skip_unreadable: bool | None) -> ImageS
         return images
     try:
         faces = alignment.framed(images, view, alignment.landmarks_of(images, home) if align else None)
-    except alignment.UnreadableFaces as error:
-        raise ValueError(f"{error}{REPAIRS[skip_unreadable]}") from None
+    except UnreadableImages as error:
+        error.remedies = REMEDIES[skip_unreadable]
+        raise
     faces.paths = images.paths  # by which a wrong pair is traced to its photographs
-    told = "; ".join(filter(None, (images.note, faces.note, _narrowed(images))))
-    faces.note = f"{home.name}: {told}" if told else ""
+    note = "; ".join(filter(None, (images.note, faces.note, _narrowed(images))))
+    faces.note = f"{home.name}: {note}" if note else ""
     return faces
 
 
@@ -77,10 +81,10 @@ def _narrowed(images: ImageSet | RecordSet) -> str:
     height, width = (1, 1) if images.pixels is None else images.pixels.shape[-2:]
     if height == width:
         return ""
-    told = f"all {len(images)} pictures of {some(images.classes)} are {width} x {height} pixels, not square"
-    told += ": their central square is taken"
-    warnings.warn(told, stacklevel=2)
-    return told
+    note = f"all {len(images)} pictures of {some(images.classes)} are {width} x {height} pixels, not square"
+    note += ": their central square is taken"
+    warnings.warn(note, stacklevel=2)
+    return note
 
 
 def _readable(source: Source) -> ImageSet | RecordSet:
@@ -90,14 +94,14 @@ def _readable(source: Source) -> ImageSet | RecordSet:
     few = counts < minimum
     kept, lost = int((~few).sum()), [name for name, gone in zip(images.classes, few.tolist(), strict=True) if gone]
     if kept < source.people:
-        told = f"{source.home} leaves {kept} of {len(source.images.classes)} people with {minimum} images or more"
-        raise ValueError(f"{told} that can be read: {source.people} are needed; {images.note}")
+        place = f"{source.home}, by people of {minimum} readable images or more ({images.note}),"
+        raise TooFewClasses(place, "train or test", kept, source.people)
     if lost:
-        told = f"{len(lost)} people have fewer than {minimum} readable images and are left out"
-        told += f", {int(counts[few].sum())} images with them"
-        warnings.warn(f"{told}: {some(lost)}", stacklevel=2)
+        note = f"{len(lost)} people have fewer than {minimum} readable images and are left out"
+        note += f", {int(counts[few].sum())} images with them"
+        warnings.warn(f"{note}: {some(lost)}", stacklevel=2)
         images = images.of_classes((~few).nonzero().flatten().tolist())
-        images.note += f"; {told}"
+        images.note += f"; {note}"
     return images
 
 
@@ -127,7 +131,7 @@ def shared(make: Callable[[], ImageSet], device: torch.device) -> ImageSet:
         else:
             locks.wait_until_free(folder / "lock")
         if not (folder / "faces.pickle").is_file():
-            raise OSError("the process that frames the faces has ended; its own message says why")
+            raise OtherRankFailed("frames the faces")
         faces = pickle.loads((folder / "faces.pickle").read_bytes())
         # Copy on write, as torch knows no read-only tensors: nobody writes, so the pages are one for all.
         faces.pixels = torch.from_numpy(np.load(folder / "pixels.npy", mmap_mode="c"))

@@ -1,73 +1,19 @@
-"""A set of labeled images, from a folder of class folders, a CSV or pixels in memory, and its split by class.
+"""A set of labeled images, from a folder of class folders, a CSV or pixels in memory, and its split by class."""
 
-Files are decoded as torchvision's loader does it (alpha is dropped, colors are not managed), except that the EXIF
-orientation is applied and 16-bit gray is scaled instead of clipped.
-"""
-
-import os
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import BinaryIO, Protocol, Self
+from typing import Protocol, Self
 
 import numpy as np
 import torch
-from PIL import Image, ImageOps
 from torch import Tensor
 
-from . import lists
-from .lists import ordered, some
+from isosphere.errors import BadArgument, NotFound, OneSplit, Option, SharedClasses
+
+from . import lists, text_lists
+from .decoding import decode
 from .transforms import View
-
-
-class UnreadableImage(ValueError):
-    """A file that cannot be decoded: `path` names it, `reason` says why."""
-
-    def __init__(self, path: str, reason: str) -> None:
-        super().__init__(path, reason)  # both in args, so that it can be pickled by a worker process
-        self.path, self.reason = path, reason
-
-    def __str__(self) -> str:
-        return f"cannot read the image {self.path}: {self.reason}"
-
-
-def decode(file: str | Path | BinaryIO, name: str = "") -> Tensor:
-    """An image file as RGB, uint8 (3, H, W), upright by its EXIF orientation; one in memory is told by `name`."""
-    try:
-        with Image.open(file) as opened:
-            return _rgb(opened)
-    except Exception as error:  # on damaged files PIL raises almost anything
-        reason = str(error).replace(repr(file), repr(name)) if name else error
-        raise UnreadableImage(name or str(file), f"{type(error).__name__}: {reason}") from error
-
-
-def in_memory(image: Image.Image | np.ndarray | Tensor) -> Tensor:
-    """An image of PIL, seen as its file would be, or pixels, uint8 (3, H, W) or (H, W, 3), as uint8 (3, H, W)."""
-    if isinstance(image, Image.Image):
-        if not all(image.size):
-            raise ValueError(f"an image in memory has no pixels: {image.width} x {image.height}")
-        return _rgb(image)
-    if not isinstance(image, np.ndarray | Tensor):
-        raise TypeError(f"an image in memory is one of PIL or an array of pixels, not {type(image).__name__}")
-    pixels = image if isinstance(image, Tensor) else torch.from_numpy(np.array(image))  # copied: may be flipped
-    if pixels.dtype != torch.uint8 or pixels.ndim != 3 or 3 not in (pixels.shape[0], pixels.shape[2]):
-        told = f"{str(pixels.dtype).removeprefix('torch.')} {tuple(pixels.shape)}"
-        raise ValueError(f"pixels are uint8, from 0 to 255, an image (3, H, W) or (H, W, 3), not {told}")
-    if not pixels.numel():
-        raise ValueError(f"an image in memory has no pixels: {tuple(pixels.shape)}")
-    return pixels if pixels.shape[0] == 3 else pixels.permute(2, 0, 1)
-
-
-def _rgb(opened: Image.Image) -> Tensor:
-    image, kind = ImageOps.exif_transpose(opened), opened.format
-    if image.mode == "F" or (image.mode == "I" and kind not in ("PNG", "PPM")):  # which have 16 bits at most
-        raise ValueError("32 bits a pixel do not tell what is white; save it with 8 or 16")
-    if image.mode.startswith("I"):  # 16-bit gray: PIL's own conversion would clip it to white
-        image = Image.fromarray((np.asarray(image).astype(np.int64) >> 8).clip(0, 255).astype(np.uint8))
-    if "transparency" in image.info:
-        image = image.convert("RGBA")
-    return torch.from_numpy(np.array(image.convert("RGB"))).permute(2, 0, 1).contiguous()
 
 
 class Images(Protocol):
@@ -163,7 +109,7 @@ class ImageSet(LabeledImages):
 
         Where the root holds nothing but a train/ and a test/ (or val/) folder of class folders, these are the `splits`;
         a val/ beside both is left out, unless the `whole` is wanted, without `splits`. Classes without an image are an
-        error but for those whose name may be empty. Images that lie elsewhere are told in a warning and in the
+        error but for those whose name may be empty. Images that lie elsewhere are counted in a warning and in the
         `note` of the set.
         """
         return cls._of(lists.class_folders(Path(root), may_be_empty, whole), root)
@@ -181,11 +127,11 @@ class ImageSet(LabeledImages):
         val, those of val are left out, with a warning and in the `note`, unless the `whole` is wanted, without
         `splits`.
         """
-        return cls._of(lists.csv_rows(Path(path), labeled, whole), path)
+        return cls._of(text_lists.csv_rows(Path(path), labeled, whole), path)
 
     @classmethod
     def _of(cls, listed: lists.Listed, root: str | Path) -> "ImageSet":
-        classes = ordered(listed.classes)
+        classes = lists.ordered(listed.classes)
         number = {name: label for label, name in enumerate(classes)}
         labels = torch.tensor([number[name] for name in listed.labels], dtype=torch.long)
         images = cls(labels, classes, listed.paths, splits=listed.splits)
@@ -198,12 +144,13 @@ class ImageSet(LabeledImages):
     def from_pixels(cls, pixels: Tensor, labels: Tensor, classes: Sequence[str]) -> "ImageSet":
         """Images of one size that are in memory already: uint8 (N, C, H, W), labels (N,), the names of the classes."""
         if pixels.dtype != torch.uint8 or pixels.ndim != 4:
-            raise ValueError(f"pixels must be uint8 (N, C, H, W), not {pixels.dtype} {tuple(pixels.shape)}")
+            raise BadArgument("pixels", f"{pixels.dtype} {tuple(pixels.shape)}", "uint8 (N, C, H, W)")
         labels = torch.as_tensor(labels)
         if labels.is_floating_point() or labels.shape != pixels.shape[:1]:
-            raise ValueError(f"labels must be {len(pixels)} integers, not {labels.dtype} {tuple(labels.shape)}")
+            raise BadArgument("labels", f"{labels.dtype} {tuple(labels.shape)}", f"{len(pixels)} integers")
         if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < len(classes):
-            raise ValueError(f"labels run from {labels.min()} to {labels.max()}, but there are {len(classes)} classes")
+            found = (int(labels.min()), int(labels.max()))
+            raise BadArgument("labels", found, f"from 0 to {len(classes) - 1}, as there are {len(classes)} classes")
         return cls(labels.long(), classes, pixels=pixels)
 
     def __getitem__(self, index: int) -> Tensor:
@@ -245,7 +192,7 @@ def open_images(root: str, flat: bool = False, whole: bool = False) -> ImageSet:
     """
     if not root:
         kind = "images or of class folders" if flat else "class folders"
-        raise ValueError(f"data.root is empty: name a folder of {kind} (./photos if it has that name) or a CSV")
+        raise BadArgument(Option("data.root"), root, f"a folder of {kind}, or a CSV")
     path = existing(root)
     if path.is_file():
         return ImageSet.csv(path, labeled=not flat, whole=whole)
@@ -257,7 +204,7 @@ def open_images(root: str, flat: bool = False, whole: bool = False) -> ImageSet:
 def existing(root: str) -> Path:
     """The path of a file or folder that must be there."""
     if not Path(root).exists():
-        raise FileNotFoundError(f"no such folder or file: {root}")
+        raise NotFound(root, "folder or file")
     return Path(root)
 
 
@@ -275,71 +222,14 @@ def split_classes(
             for name in ("train", "test")
         )
         if not len(train) or not len(test):
-            raise ValueError("the given split has no image for " + ("test" if len(train) else "train"))
+            raise OneSplit("the set", *(("train", "test") if len(train) else ("test", "train")))
         shared = sorted(set(train.classes) & set(test.classes))
         if shared and not allow_shared:
-            repair = "to test on other images of classes trained on, add --data.allow_shared true"
-            raise ValueError(f"{len(shared)} classes are in both train and test: {some(shared)}; {repair}")
+            raise SharedClasses(shared, Option("data.allow_shared", True))
         return train, test
     count = len(image_set.classes)
     trained = round(fraction * count)
     if not 0 < trained < count:
-        raise ValueError(f"a fraction of {fraction} leaves no class for one side of {count} classes")
+        raise BadArgument("fraction", fraction, f"one that leaves some of {count} classes on each side")
     order = np.arange(count) if seed is None else np.random.default_rng(seed).random(count).argsort(kind="stable")
     return image_set.of_classes(order[:trained]), image_set.of_classes(order[trained:])
-
-
-def check_images(image_set: ImageSet, workers: int = 8) -> dict[int, UnreadableImage]:
-    """Decodes every file in parallel behind a progress bar; the failures by index, none for pixels in memory."""
-    from rich.progress import track
-
-    def failure(index: int) -> UnreadableImage | None:
-        try:
-            image_set[index]
-        except UnreadableImage as error:
-            return error
-        return None
-
-    if image_set.pixels is not None:
-        return {}
-    with ThreadPoolExecutor(workers) as pool:  # threads are enough: PIL decodes without the interpreter's lock
-        found = track(pool.map(failure, range(len(image_set))), "checking images", len(image_set), transient=True)
-        return {index: error for index, error in enumerate(found) if error is not None}
-
-
-def readable_images(image_set: ImageSet, skip_unreadable: bool = False, workers: int = 8) -> ImageSet:
-    """The set if every file can be decoded; else an error naming the others, or a warning and the set without them.
-
-    How many were left out is also in the `note` of the set.
-    """
-    failures = check_images(image_set, workers)
-    if not failures:
-        return image_set
-    message = f"{len(failures)} of {len(image_set)} images are unreadable: {some(map(str, failures.values()))}"
-    if not skip_unreadable or len(failures) == len(image_set):
-        leave = ", or add --data.skip_unreadable true" if len(failures) < len(image_set) else ""
-        raise ValueError(f"{message}; repair or remove them{leave}")
-    kept = image_set.subset(index for index in range(len(image_set)) if index not in failures)
-    lost = sorted(set(image_set.classes) - set(kept.classes))
-    empty = f"; no image is left of {some(lost)}" if lost else ""
-    warnings.warn(f"{message}{empty}; going on without them", stacklevel=2)
-    told = f"{len(failures)} of {len(image_set)} images are unreadable"
-    told += f", all of {len(lost)} classes among them" if lost else ""
-    kept.note = "; ".join(filter(None, (image_set.note, told)))
-    return kept
-
-
-def cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def lines(path: str | Path) -> list[tuple[int, str]]:
-    """What a text file in UTF-8 holds, stripped and with the number of its line, without the blank ones."""
-    if not Path(path).is_file():
-        raise FileNotFoundError(f"no such text file: {path}")
-    try:
-        text = Path(path).read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not text in UTF-8 ({error}); save it as such") from error
-    return [(number, line.strip()) for number, line in enumerate(text.splitlines(), start=1) if line.strip()]

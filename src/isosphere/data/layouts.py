@@ -5,7 +5,7 @@
 | cub200 | `images.txt`, `image_class_labels.txt`, `images/`; or class folders |
 | cars196 | `cars_annos.mat`, `car_ims/`; or `devkit/`, `cars_test_annos_withlabels.mat`, `cars_train/`, `cars_test/`;
 |         | or class folders |
-| sop | `Ebay_train.txt`, `Ebay_test.txt` and the images beside them |
+| sop | `Ebay_train.txt`, `Ebay_test.txt` and the images next to them |
 | inshop | `list_eval_partition.txt` (also in `Eval/` or `Anno/`) and `img/` (also in `Img/`) |
 
 Class folders stand in the root, in `images/`, or in `train/` and `test/` (a split for classification, merged back).
@@ -16,8 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from isosphere.errors import BadList, NotFound, need
+
 from .images import ImageSet
 from .lists import ordered, subfolders
+from .text_lists import lines
 
 
 class Counts(NamedTuple):
@@ -51,8 +54,8 @@ def home(source: "Source", root: Path) -> Path | None:
 def _read_cub(folder: Path, source: "Source") -> Iterator[Listed]:
     if not (folder / "images.txt").is_file():
         return _read_folders(folder, source)
-    images = dict(line.split(maxsplit=1) for line in _lines(folder / "images.txt"))
-    labels = dict(line.split() for line in _lines(folder / "image_class_labels.txt"))
+    images = dict(line.split(maxsplit=1) for _, line in lines(folder / "images.txt"))
+    labels = dict(line.split() for _, line in lines(folder / "image_class_labels.txt"))
     return (
         Listed(folder / "images" / path, path.split("/")[0], _half(int(labels[number]), source))
         for number, path in images.items()
@@ -66,7 +69,7 @@ def _read_cars(folder: Path, source: "Source") -> Iterator[Listed]:
         places = [place / "cars_test_annos_withlabels.mat" for place in (folder, folder / "devkit")]
         labeled = next((place for place in places if place.is_file()), None)
         if labeled is None:
-            raise ValueError(f"{places[0]} is missing: the devkit's own list of test images has no classes")
+            raise NotFound(places[0], "list of test images with their classes, which the devkit's own lacks,")
         trained = (folder / "devkit" / "cars_train_annos.mat", folder / "cars_train", "fname")
         files = [trained, (labeled, folder / "cars_test", "fname")]
     else:
@@ -80,7 +83,7 @@ def _read_cars(folder: Path, source: "Source") -> Iterator[Listed]:
 
 def _read_sop(folder: Path, source: "Source") -> Iterator[Listed]:
     for split in ("train", "test"):
-        for line in _lines(folder / f"Ebay_{split}.txt")[1:]:
+        for _, line in lines(folder / f"Ebay_{split}.txt")[1:]:
             _, label, _, path = line.split()
             yield Listed(folder / path, label, split)
 
@@ -88,10 +91,10 @@ def _read_sop(folder: Path, source: "Source") -> Iterator[Listed]:
 def _read_inshop(folder: Path, source: "Source") -> Iterator[Listed]:
     partition = next(folder / path for path in PARTITIONS if (folder / path).is_file())
     parent = folder / "Img" if (folder / "Img" / "img").is_dir() else folder
-    for line in _lines(partition)[2:]:
+    for number, line in lines(partition)[2:]:
         path, label, split = line.split()
         if split not in ("train", "query", "gallery"):
-            raise ValueError(f"{partition.name} puts {path} into {split!r}, which is not train, query or gallery")
+            raise BadList(partition, split, "the split train, query or gallery", number)
         yield Listed(parent / path, label, split)
 
 
@@ -99,8 +102,9 @@ def _read_folders(folder: Path, source: "Source") -> Iterator[Listed]:
     """Class folders in order of name; for Cars196 this puts the same classes into each half as the official order."""
     sets = [ImageSet.folder(place) for place in _class_folders(folder)]
     names = ordered({name for one in sets for name in one.classes})
-    if source.numbered and not all(name[:3].isdecimal() and name[3:4] == "." for name in names):
-        raise ValueError("its class folders must keep their numbers (001.Black_footed_Albatross), which tell the split")
+    odd = [name for name in names if not (name[:3].isdecimal() and name[3:4] == ".")]
+    if source.numbered and odd:
+        raise BadList(folder, odd, "class folders with their numbers (001.Name), which decide the split")
     split = {name: _half(number, source) for number, name in enumerate(names, start=1)}
     for one in sets:
         for path, label in zip(one.paths, one.labels.tolist(), strict=True):
@@ -113,7 +117,7 @@ def _class_folders(folder: Path) -> list[Path]:
 
 
 def _has_class_folders(folder: Path, source: "Source") -> bool:
-    """Whether all classes have a folder: with one missing the order of names could not tell the split."""
+    """Whether all classes have a folder: with one missing the order of names would not give the split."""
     names = {name for place in _class_folders(folder) for name in subfolders(place)}
     return len(names) == source.counts.train_classes + source.counts.test_classes
 
@@ -123,16 +127,10 @@ def _half(number: int, source: "Source") -> str:
     return "train" if number <= source.counts.train_classes else "test"
 
 
-def _lines(path: Path) -> list[str]:
-    return [line for line in path.read_text().splitlines() if line.strip()]
-
-
 def _annotations(path: Path) -> Any:
-    from scipy.io import loadmat  # heavy: only where Matlab's files are read
-
     if not path.is_file():
-        raise ValueError(f"{path.name} is missing")
-    return loadmat(path, squeeze_me=True)["annotations"]
+        raise NotFound(path, "list")
+    return need("scipy.io", "train", "reading Matlab's lists of Cars196").loadmat(path, squeeze_me=True)["annotations"]
 
 
 PARTITIONS = tuple(f"{place}list_eval_partition.txt" for place in ("Eval/", "Anno/", ""))
@@ -152,7 +150,7 @@ class Source:
     archive: str = ""  # a direct address of the whole archive, where it is known to be stable
     md5: str = ""
     class_folders: bool = False
-    numbered: bool = False  # whether class folders must begin with their number, since their names tell no order
+    numbered: bool = False  # whether class folders must begin with their number, since their names have no order
 
 
 SOURCES = {
@@ -183,7 +181,7 @@ SOURCES = {
     "sop": Source(
         title="Stanford Online Products",
         counts=Counts(11_318, 11_316, 59_551, 60_502),
-        layout="Ebay_train.txt and Ebay_test.txt beside the folders of images",
+        layout="Ebay_train.txt and Ebay_test.txt next to the folders of images",
         folders=("Stanford_Online_Products", "sop"),
         marks=(("Ebay_train.txt", "Ebay_test.txt"),),
         read=_read_sop,

@@ -1,4 +1,4 @@
-"""MXNet's RecordIO pairs (`train.rec` beside `train.idx`) read without MXNet: any record at once, memory-mapped.
+"""MXNet's RecordIO pairs (`train.rec` next to `train.idx`) read without MXNet: any record at once, memory-mapped.
 
 A record is a magic number, a word with the length of its bytes (29 bits) and their part (3 bits: 0 is a whole record,
 1, 2, 3 the first, a middle and the last part), and the bytes, filled up to a multiple of four. Writers cut a record
@@ -18,7 +18,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .images import LabeledImages, UnreadableImage, decode
+from isosphere.errors import BadRecord, DamagedFile, NoImages, NotFound, OtherCounts, UnreadableImage, WrongIndex
+
+from .decoding import decode
+from .images import LabeledImages
 
 MAGIC = struct.pack("<I", 0xCED7230A)
 LENGTH = (1 << 29) - 1
@@ -40,15 +43,15 @@ class RecordFile:
         index = self.path.with_suffix(".idx")
         for file in (self.path, index):
             if not file.is_file():
-                raise ValueError(f"{file} is not a file; a RecordIO pair is a .rec beside an .idx of the same name")
+                raise NotFound(file, "file of a RecordIO pair, .rec and .idx,")
             if not file.stat().st_size:
-                raise ValueError(f"{file} is empty; copy it again")
+                raise DamagedFile(file, "it is empty; copy it again")
         try:
             table = np.loadtxt(index, dtype=np.int64, ndmin=2)
         except ValueError as error:
-            raise ValueError(f"{index} is not an index of records: {error}") from error
+            raise DamagedFile(index, f"it is no index of records: {error}") from error
         if table.shape[1:] != (2,):
-            raise ValueError(f"{index} is not an index of records: a line must hold a record's number and its place")
+            raise DamagedFile(index, "it is no index of records: a line must hold a record's number and its place")
         self.keys, self.offsets = table.T.copy()
 
     def __getstate__(self) -> dict[str, object]:
@@ -66,19 +69,19 @@ class RecordFile:
         """The beginnings of these records, HEAD (N,), each checked to be one and to end within the file."""
         offsets, size = self.offsets[places], len(self.map)
         if offsets.max() > size - 8 - HEADER.size:
-            raise ValueError(self._cut_off(places[offsets.argmax()]))
+            raise self._cut_off(places[offsets.argmax()])
         spans = np.clip(offsets[:, None] + np.arange(HEAD.itemsize), 0, size - 1)
         heads = np.frombuffer(self.map, np.uint8)[spans].view(HEAD)[:, 0]
         foreign = (heads["magic"] != MAGIC) | (offsets < 0)
         if foreign.any():
-            raise ValueError(self._damage(places[foreign.argmax()], "no record begins there; .rec and .idx disagree"))
+            raise self.damage(places[foreign.argmax()], "no record begins there; .rec and .idx disagree")
         ends = offsets + 8 + (heads["word"] & LENGTH)
         if ends.max() > size:
-            raise ValueError(self._cut_off(places[(ends > size).argmax()]))
+            raise self._cut_off(places[(ends > size).argmax()])
         return heads
 
     def check_covered(self, words: np.ndarray) -> None:
-        """Refuse an index whose records, of which these words (M,) tell length and part, are not the whole file."""
+        """Refuse an index whose records, of which these words (M,) hold length and part, are not the whole file."""
         order = self.offsets.argsort(kind="stable")
         begins, words, size = self.offsets[order], words[order], len(self.map)
         ends = begins + 8 + ((words & LENGTH).astype(np.int64) + 3) // 4 * 4
@@ -86,15 +89,14 @@ class RecordFile:
         for row in np.flatnonzero(words >> 29):  # few come in several parts
             try:
                 ends[row] = self._parts(order[row])[1]
-            except ValueError:  # a damaged one is told when it is read
+            except BadRecord:  # a damaged one is an error when it is read
                 ends[row] = nexts[row]
         ends, nexts = np.append(0, ends.clip(max=size)), np.append(begins[0], nexts)  # the last may not be filled up
         (apart,) = np.nonzero(ends != nexts)
         if len(apart):
             one, other = ends[apart[0]], nexts[apart[0]]
-            where = f"bytes {min(one, other)} to {max(one, other)} of {self.path.name}"
-            told = f"lists {len(order)} records, but {where} are in {'none' if one < other else 'two'} of them"
-            raise ValueError(f"{self.path.with_suffix('.idx')} {told}; copy both again")
+            begin, end = int(min(one, other)), int(max(one, other))
+            raise WrongIndex(self.path.with_suffix(".idx"), len(order), begin, end, 0 if one < other else 2)
 
     def read(self, place: int) -> bytes:
         """The bytes of a record, its parts joined."""
@@ -107,28 +109,29 @@ class RecordFile:
             magic, word = self.map[at : at + 4], int.from_bytes(self.map[at + 4 : at + 8], "little")
             part, length = word >> 29, word & LENGTH
             if magic != MAGIC or part not in ((2, 3) if parts else (0, 1)) or at + 8 + length > len(self.map):
-                raise ValueError(self._damage(place, f"its part {len(parts) + 1} is damaged or cut off"))
+                raise self.damage(place, f"its part {len(parts) + 1} is damaged or cut off")
             parts.append(self.map[at + 8 : at + 8 + length])
             at += 8 + (length + 3) // 4 * 4
             last = part in (0, 3)
         return parts, at
 
-    def _cut_off(self, place: int) -> str:
-        """What to say if a record reaches beyond the file: the first that is not whole, as this one need not be."""
+    def _cut_off(self, place: int) -> BadRecord:
+        """The error if a record reaches beyond the file: the first that is not whole, as this one need not be."""
         size, order = len(self.map), self.offsets.argsort(kind="stable")
-        whole = np.count_nonzero(self.offsets[order[1:]] <= size)  # those that end where another may begin
+        whole = int(np.count_nonzero(self.offsets[order[1:]] <= size))  # those that end where another may begin
         try:
             self._parts(order[whole])
             whole += 1  # this one lacks nothing but what fills it up
-        except ValueError:
+        except BadRecord:
             pass
         if whole == len(order):  # the file is not cut off
-            return self._damage(place, "its header or its length reaches beyond the file's end; copy it again")
-        told = f"the file ends at byte {size}, cut off after {whole} of {len(order)} records"
-        return self._damage(order[whole], f"{told}; copy it again")
+            return self.damage(place, "its header or its length reaches beyond the file's end; copy it again")
+        reason = f"the file ends at byte {size}, cut off after {whole} of {len(order)} records; copy it again"
+        return self.damage(order[whole], reason, whole)
 
-    def _damage(self, place: int, reason: str) -> str:
-        return f"{self.path}: record {self.keys[place]} at byte {self.offsets[place]}: {reason}"
+    def damage(self, place: int, reason: str, whole: int | None = None) -> BadRecord:
+        """The error for a record that cannot be read."""
+        return BadRecord(self.path, int(self.keys[place]), int(self.offsets[place]), reason, whole)
 
 
 class RecordSet(LabeledImages):
@@ -160,20 +163,19 @@ class RecordSet(LabeledImages):
             words[part] = heads["word"]
         about = np.flatnonzero((file.keys == 0) & ~pictured)[:1]
         begin, end = file.heads(about)["labels"][0] if len(about) else (0, 0)
-        if not 1 <= begin <= end:  # no record 0 tells where the identities' records begin and end
+        if not 1 <= begin <= end:  # no record 0 says where the identities' records begin and end
             file.check_covered(words)
         elif end != np.float32(count):  # as labels are of that precision
-            told = f"record 0 of {file.path.name} tells of {end:.0f}"
-            raise ValueError(f"{file.path.with_suffix('.idx')} lists {count} records, but {told}; copy both again")
+            index, given = file.path.with_suffix(".idx"), {"records": int(end)}
+            raise OtherCounts(str(index), {"records": count}, given, repair="copy it and its .rec again")
         (places,) = np.nonzero(pictured)
         numbers = numbers[places]
         if not len(places):
-            raise ValueError(f"{file.path} holds no image")
+            raise NoImages(file.path, "image", "a .rec of images", count)
         wrong = ~np.isfinite(numbers) | (numbers != np.round(numbers))
         if wrong.any():
             first = wrong.argmax()
-            key = file.keys[places[first]]
-            raise ValueError(f"{file.path}: record {key} has the label {numbers[first]}, which is no class")
+            raise file.damage(places[first], f"its label {numbers[first]} is no class")
         classes, labels = np.unique(numbers.astype(np.int64), return_inverse=True)
         return cls(file, torch.from_numpy(places), torch.from_numpy(labels), [str(name) for name in classes.tolist()])
 
@@ -183,7 +185,7 @@ class RecordSet(LabeledImages):
         try:
             data = self.file.read(place)
             flag = HEADER.unpack_from(data)[0]
-        except (ValueError, struct.error) as error:
+        except (BadRecord, struct.error) as error:
             raise UnreadableImage(name, str(error)) from error
         return decode(io.BytesIO(data[HEADER.size + 4 * flag :]), name)
 

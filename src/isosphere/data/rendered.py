@@ -20,6 +20,8 @@ import torch.nn.functional as F
 from PIL import Image, ImageFont
 from torch import Tensor
 
+from isosphere.errors import BadArgument, need
+
 from .images import ImageSet
 from .transforms import uniforms
 
@@ -66,19 +68,19 @@ def characters_and_glyphs(classes: int, seed: int) -> tuple[list[str], Tensor]:
         shapes = torch.cat([shapes, new], 1)[:, kept]
         if len(characters) == classes:
             return characters, torch.from_numpy(np.stack(glyphs))
-    raise ValueError(f"{classes} classes are asked for, but the fonts hold only {len(characters)} distinct shapes")
+    raise BadArgument("classes", classes, f"at most {len(characters)}, the distinct shapes that the fonts hold")
 
 
 def _fonts() -> tuple[list[ImageFont.FreeTypeFont], list[set[int]]]:
     """The faces, and the letters and digits that each of them has."""
-    from matplotlib import get_data_path
-    from matplotlib.ft2font import FT2Font
-
-    paths = [str(Path(get_data_path(), "fonts", "ttf", face)) for face in FACES]
+    what = "drawing characters with its fonts"
+    matplotlib, ft2font = need("matplotlib", "train", what), need("matplotlib.ft2font", "train", what)
+    paths = [str(Path(matplotlib.get_data_path(), "fonts", "ttf", face)) for face in FACES]
     # The basic layout is part of PIL; the other one depends on a library that may or may not be there.
     fonts = [ImageFont.truetype(path, CANVAS, layout_engine=ImageFont.Layout.BASIC) for path in paths]
     wanted = ("Lu", "Ll", "Lo", "Nd")
-    return fonts, [{c for c in FT2Font(path).get_charmap() if unicodedata.category(chr(c)) in wanted} for path in paths]
+    mapped = [ft2font.FT2Font(path).get_charmap() for path in paths]
+    return fonts, [{code for code in codes if unicodedata.category(chr(code)) in wanted} for codes in mapped]
 
 
 def _glyphs(fonts: list[ImageFont.FreeTypeFont], character: str, has: list[bool] | None = None) -> np.ndarray:

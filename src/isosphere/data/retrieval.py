@@ -7,9 +7,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from isosphere.errors import DamagedFile, FolderExists, InputError, NoDataSet, Option, OtherCounts, UnknownName
+
 from .download import fetch_folder
-from .images import ImageSet, ordered, some
+from .images import ImageSet
 from .layouts import SOURCES, Counts, Listed, Source, home
+from .lists import ordered, some
 
 
 class Row(NamedTuple):
@@ -24,7 +27,7 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Benchmark:
-    """Training and test images of disjoint classes; `is_query` (bool, one a test image) tells queries from the gallery.
+    """Training and test images of disjoint classes; `is_query` (bool, one a test image) marks the queries.
 
     `note` says how the images differ from the benchmark's own, and is empty where they do not.
     """
@@ -54,22 +57,25 @@ def load(name: str, root: str | Path, allow_missing: bool = False) -> Benchmark:
     source = _source(name)
     folder = home(source, Path(root))
     if folder is None:
-        get = f"`isosphere datasets {root} --get {name}` downloads it" if source.archive else f"see {source.address}"
-        raise FileNotFoundError(f"{root} does not hold {source.title}: expected {source.layout}; {get}")
+        get = f"{source.address}, or by `isosphere datasets {root} --get {name}`" if source.archive else source.address
+        raise NoDataSet(root, source.title, source.layout, get)
     try:
         listed = list(source.read(folder, source))
+    except InputError:
+        raise
     except (KeyError, IndexError, TypeError, ValueError, OSError) as error:
-        raise ValueError(f"{folder} does not hold the lists of {source.title} as published: {error}") from error
+        raise DamagedFile(folder, f"its lists are not those of {source.title}: {error}") from error
     there = [image for image in listed if image.path.is_file()]
     found = _counts(there)
     note = ""
     if found != source.counts:
-        note = f"{source.title} has {_told(found)}, not {_told(source.counts)}"
-        absent = [str(image.path.relative_to(folder)) for image in sorted(set(listed) - set(there))]
+        note = f"{source.title} has {_in_words(found)}, not {_in_words(source.counts)}"
+        absent = tuple(str(image.path.relative_to(folder)) for image in sorted(set(listed) - set(there)))
         note += f"; absent: {some(absent, 20)}" if absent else ""
         if not allow_missing or not min(found):
-            repair = ", or add --data.allow_missing true" if min(found) else ""
-            raise ValueError(f"{note}; complete {folder} from {source.address}{repair}")
+            repair, remedies = f"complete {folder} from {source.address}", (Option("data.allow_missing", True),)
+            counts = _named(found), _named(source.counts)
+            raise OtherCounts(source.title, *counts, absent, repair, remedies if min(found) else ())
     train, test = (_image_set([image for image in there if (image.split == "train") == part]) for part in (True, False))
     roles = [image.split for image in there if image.split != "train"]
     is_query = torch.tensor([role == "query" for role in roles]) if "query" in roles else None
@@ -87,16 +93,15 @@ def install(name: str, root: str | Path) -> Path:
     if row.state == "complete":
         return row.folder
     if not source.archive:
-        where = f"get it from {source.address} and put it into {Path(root) / source.folders[0]}"
-        raise ValueError(f"{source.title} has no stable address with a checksum: {where}; expected: {source.layout}")
+        raise NoDataSet(Path(root) / source.folders[0], source.title, source.layout, source.address)
     if row.folder is not None:
-        raise ValueError(f"{row.state}; to download it anew, move {row.folder} away")
+        raise FolderExists(row.folder, row.state)
     return fetch_folder(source.archive, Path(root) / source.folders[0], source.md5)
 
 
 def _source(name: str) -> Source:
     if name not in SOURCES:
-        raise ValueError(f"no benchmark {name!r}; there are {', '.join(SOURCES)}")
+        raise UnknownName("benchmark", name, list(SOURCES))
     return SOURCES[name]
 
 
@@ -116,7 +121,15 @@ def _counts(listed: list[Listed]) -> Counts:
     return Counts(*(len({image.label for image in part}) for part in parts), *map(len, parts))
 
 
-def _told(counts: Counts) -> str:
+def _named(counts: Counts) -> dict[str, int]:
+    return {part.replace("_", " "): count for part, count in counts._asdict().items()}
+
+
+def _named(counts: Counts) -> dict[str, int]:
+    return {part.replace("_", " "): count for part, count in counts._asdict().items()}
+
+
+def _in_words(counts: Counts) -> str:
     return (
         f"{counts.train_images:,} training images of {counts.train_classes:,} classes and "
         f"{counts.test_images:,} test images of {counts.test_classes:,}"

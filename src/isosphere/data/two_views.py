@@ -13,6 +13,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from isosphere.errors import BadArgument
+
 from .packed import sample_crops
 from .transforms import CROP_DRAWS, TrainView, crop_boxes, flips, resize_shorter
 
@@ -40,7 +42,7 @@ class ContrastiveView:
 
     def __post_init__(self) -> None:
         if not all(0 <= by <= limit for by, limit in zip(self.jitter, (1, 1, 1, 0.5), strict=True)):
-            raise ValueError(f"jitter must be three numbers from 0 to 1, and 0 to 0.5 for the hue, not {self.jitter}")
+            raise BadArgument("jitter", self.jitter, "three numbers from 0 to 1, and 0 to 0.5 for the hue")
 
     def __call__(self, images: Tensor, numbers: Tensor) -> Tensor:
         """One image with its numbers (draws,), or a batch (N, C, H, W) with numbers (N, draws)."""

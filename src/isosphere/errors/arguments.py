@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, ClassVar
 
 from .base import InputError, IsosphereError, Option
@@ -32,6 +33,17 @@ def need(package: str, extra: str, what: str) -> Any:
         return import_module(package)
     except ImportError as error:
         raise MissingExtra(what, package.split(".")[0], extra) from error
+
+
+def need_all(extra: str, what: str) -> None:
+    """Refuse at once if a package of the extra is missing, without the time that importing them takes."""
+    for package in EXTRAS[extra]:
+        try:
+            found = find_spec(package) is not None
+        except ImportError:
+            found = False
+        if not found:
+            raise MissingExtra(what, package, extra)
 
 
 def missing_extra(error: ModuleNotFoundError, what: str) -> ImportError:
@@ -87,3 +99,13 @@ class WrongSize(InputError):
     backbone: str
     size: int
     reason: str
+
+
+@dataclass(eq=False)
+class UnknownName(InputError):
+    """A name that nothing has; `known` are all names, or the nearest ones."""
+
+    text: ClassVar[str] = "there is no {what} {name!r}; try {known}"
+    what: str
+    name: str
+    known: list[str]

@@ -41,7 +41,7 @@ def _shown(value: Any, option: Callable[[Option], str]) -> Any:
         more = f" and {len(names) - MOST:,} more" if len(names) > MOST else ""
         return ", ".join(names[:MOST]) + more
     if isinstance(value, dict):
-        return ", ".join(f"{name} {_change(item)}" for name, item in value.items())
+        return ", ".join(f"{v:,} {k}" if type(v) is int else f"{k} {_change(v)}" for k, v in value.items())
     return value
 
 

@@ -48,3 +48,65 @@ class Held(InputError, OSError):
     text: ClassVar[str] = "{path} is in use by {holder}"
     path: str
     holder: str
+
+
+@dataclass(eq=False)
+class NotFound(InputError, FileNotFoundError):
+    """A file or folder that does not exist, or is the other of the two."""
+
+    text: ClassVar[str] = "there is no {what} {path}"
+    path: Any
+    what: str
+
+
+@dataclass(eq=False)
+class FolderExists(InputError, FileExistsError):
+    """A folder to be made that is there already."""
+
+    text: ClassVar[str] = "{folder} is there already: {reason}; move it away"
+    folder: Any
+    reason: str
+
+
+@dataclass(eq=False)
+class NotText(InputError):
+    """A list that is not text in UTF-8."""
+
+    text: ClassVar[str] = "{path} cannot be read as text in UTF-8 ({reason}); save it as UTF-8"
+    path: Any
+    reason: str
+
+
+@dataclass(eq=False)
+class BadList(InputError):
+    """A list, or one line of it, that says what cannot be."""
+
+    path: Any
+    value: Any
+    expected: str
+    line: int | None = None
+
+    @property
+    def text(self) -> str:
+        """Of a line, or of the whole list."""
+        where = "{path} has {value!r}; it must have {expected}"
+        return where if self.line is None else "{path}: line {line} has {value!r}; it must have {expected}"
+
+
+@dataclass(eq=False)
+class UnsafeFile(InputError):
+    """A file that could run code, or write outside of its folder."""
+
+    text: ClassVar[str] = "{path} is refused, as it {reason}. It may be malicious: do not use it"
+    path: Any
+    reason: str
+
+
+@dataclass(eq=False)
+class UnfitWeights(InputError):
+    """A weight file that does not fit a backbone; the `keys` are missing, unknown, of another shape or not finite."""
+
+    text: ClassVar[str] = "{path} does not fit this backbone: weights {problem}: {keys}"
+    path: Any
+    problem: str
+    keys: list[str]

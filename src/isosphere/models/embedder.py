@@ -8,6 +8,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from isosphere.errors import BadArgument, DamagedFile, NotFound, UnfitWeights, UnknownName, UnsafeFile
 from isosphere.models.bn_inception import BNInception
 from isosphere.models.cifar_resnet import CIFAR10, CIFAR100, resnet18_cifar, resnet50_cifar
 from isosphere.models.frozen import freeze_batch_norm
@@ -105,7 +106,7 @@ def build_head(kind: str, features: int, dim: int) -> nn.Sequential:
         last = nn.BatchNorm1d(dim)
         last.weight.requires_grad_(False)
         return nn.Sequential(SharedDropout(0.4), nn.Linear(features, dim), last)
-    raise ValueError(f"head is bn_fc, fc or mlp, or dropout_fc_bn for faces, not {kind!r}")
+    raise BadArgument("head", kind, "bn_fc, fc or mlp, or dropout_fc_bn for faces")
 
 
 def build_embedder(
@@ -124,7 +125,7 @@ def build_embedder(
     """
     network, features, own, classifier = build_backbone(backbone, size)
     if preprocessing is not None and preprocessing not in PREPROCESSINGS:
-        raise ValueError(f"preprocessing is {', '.join(PREPROCESSINGS)} or None, not {preprocessing!r}")
+        raise BadArgument("preprocessing", preprocessing, f"{', '.join(PREPROCESSINGS)} or None")
     if weights is not None:
         load_backbone(network, weights, classifier)
     if freeze_bn:
@@ -153,20 +154,18 @@ def build_backbone(name: str, size: int | None = None) -> tuple[nn.Module, int, 
         network = torchvision.models.get_model(plain, weights=None, **extra)
         linear = [path for path, module in network.named_modules() if isinstance(module, nn.Linear)]
         if not linear:
-            raise ValueError(f"torchvision's {plain} has no linear classifier to take the features before")
+            raise BadArgument("backbone", name, "with a linear classifier, before which the features are taken")
         classifier = linear[-1]
         features = network.get_submodule(classifier).in_features
         network.set_submodule(classifier, nn.Identity())
         return network, features, IMAGENET, classifier
     names = [*OURS, *timm.list_models(), *torchvision.models.list_models(module=torchvision.models)]
     near = difflib.get_close_matches(plain, sorted(set(names)), n=3)
-    raise ValueError(
-        f"no backbone {name!r} in timm or torchvision" + (f"; did you mean {', '.join(near)}?" if near else "")
-    )
+    raise UnknownName("backbone", name, near or list(OURS))
 
 
 def _timm_network(name: str, size: int | None) -> nn.Module:
-    """timm's network without its classifier; one that asks for the images' size, as transformers do, is told it."""
+    """timm's network without its classifier; transformers, which ask for the images' size, get it."""
     import timm
 
     if size is not None:
@@ -192,7 +191,7 @@ def load_backbone(network: nn.Module, path: str, classifier: str) -> None:
     }
     for problem, keys in problems.items():
         if keys:
-            raise ValueError(f"{path} does not fit this backbone: {len(keys)} weights {problem}, first {keys[0]}")
+            raise UnfitWeights(path, problem, keys)
     network.load_state_dict(state, strict=False)
 
 
@@ -200,7 +199,7 @@ def read_weights(path: str) -> dict[str, Tensor]:
     """A state_dict from .safetensors, or from .pth with torch's loader that runs no code."""
     file = Path(path)
     if not file.is_file():
-        raise FileNotFoundError(f"no weight file {path}")
+        raise NotFound(path, "weight file")
     if file.suffix == ".safetensors":
         from safetensors import SafetensorError
         from safetensors.torch import load_file
@@ -208,17 +207,17 @@ def read_weights(path: str) -> dict[str, Tensor]:
         try:
             return load_file(file)
         except SafetensorError as error:
-            raise ValueError(f"{path} is not a readable safetensors file: {error}") from error
+            raise DamagedFile(path, str(error)) from error
     try:
         state = torch.load(file, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
-        raise ValueError(f"{path} is refused: it is damaged, or holds more than tensors and could run code") from error
+        raise UnsafeFile(path, "is damaged, or holds more than tensors and could run code") from error
     except Exception as error:  # a damaged file makes torch raise almost anything
-        raise ValueError(f"{path} is not a readable weight file: {error}") from error
+        raise DamagedFile(path, str(error)) from error
     for wrapper in ("state_dict", "model"):
         if isinstance(state, dict) and isinstance(state.get(wrapper), dict):
             state = state[wrapper]
     pairs = state.items() if isinstance(state, dict) else [(None, None)]
     if not all(isinstance(key, str) and isinstance(value, Tensor) for key, value in pairs):
-        raise ValueError(f"{path} does not hold a state_dict of tensors")
+        raise DamagedFile(path, "it does not hold a state_dict of tensors")
     return {key.removeprefix("module."): value for key, value in state.items()}

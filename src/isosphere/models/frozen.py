@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor, nn
 
+from isosphere.errors import BadArgument
+
 PLAIN = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 
 
@@ -37,9 +39,9 @@ def freeze_batch_norm(module: nn.Module) -> nn.Module:
     """The module with every batch norm replaced, in place, by a frozen one with the same state dict."""
     if isinstance(module, nn.modules.batchnorm._BatchNorm):
         if type(module) not in PLAIN and not hasattr(module, "act"):
-            raise TypeError(f"cannot freeze {type(module).__name__}: not one of torch's batch norms, nor one of timm's")
+            raise BadArgument("module", type(module).__name__, "one of the batch norms of torch or timm")
         if module.running_mean is None or module.weight is None:
-            raise ValueError(f"cannot freeze {module}: it keeps no statistics or has no weight")
+            raise BadArgument("module", module, "a batch norm with statistics and a weight")
         return FrozenBatchNorm(module)
     for name, child in module.named_children():
         setattr(module, name, freeze_batch_norm(child))

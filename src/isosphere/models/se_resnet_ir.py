@@ -10,6 +10,8 @@ from functools import partial
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from isosphere.errors import BadArgument
+
 from .preprocessing import Preprocessing
 
 WIDTHS = (64, 128, 256, 512)
@@ -75,7 +77,7 @@ class ResNetIR(nn.Module):
     def __init__(self, depth: int, se: bool = False, middle_norm: bool = False) -> None:
         super().__init__()
         if depth not in BLOCKS:
-            raise ValueError(f"depth is {', '.join(map(str, BLOCKS))}, not {depth!r}")
+            raise BadArgument("depth", depth, f"one of {', '.join(map(str, BLOCKS))}")
         channels = WIDTHS[0]
         self.stem = nn.Sequential(
             nn.Conv2d(3, channels, 3, padding=1, bias=False), nn.BatchNorm2d(channels), nn.PReLU(channels)
@@ -94,8 +96,7 @@ class ResNetIR(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         if images.shape[2:] != (SIZE, SIZE):
-            height, width = images.shape[2:]
-            raise ValueError(f"a face network takes images of {SIZE} x {SIZE} pixels, not {height} x {width}")
+            raise BadArgument("images", tuple(images.shape[2:]), f"faces of {SIZE} x {SIZE} pixels")
         return self.norm(self.stages(self.stem(images))).flatten(1)  # (N, 512, 7, 7) -> (N, 25088)
 
 

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from isosphere.data import cifar
-from isosphere.data.images import Images, ImageSet, open_images, readable_images
+from isosphere.data.images import Images, ImageSet, open_images
+from isosphere.data.readable import readable_images
 from isosphere.data.transforms import View
 from isosphere.data.two_views import ContrastiveView
 from isosphere.errors import NoSplit, UntrainedClasses

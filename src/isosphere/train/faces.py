@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from isosphere.data import alignment, faces
-from isosphere.data.faces import Pairs
 from isosphere.data.frames import Source, framed, square
-from isosphere.data.images import Images, ImageSet, existing, lines, open_images
+from isosphere.data.images import Images, ImageSet, existing, open_images
+from isosphere.data.pairs import SETS, Pairs, read_pairs
+from isosphere.data.text_lists import lines
 from isosphere.errors import BadArgument, OneKindOfPairs, SinglePhotographs, TooFewClasses
 from isosphere.inference import ImageEmbedder, parse_place, progress_bar
 from isosphere.metrics.faces import (
@@ -186,7 +187,7 @@ def open_tests(data: schema.Faces) -> tuple[list[Pairs], list[Source], list[Sour
         kinds = "lfw/, cfp/, lfw.bin, or a list of your own, mine_pair.txt"
         raise BadArgument("data.pairs_root", "", f"the folder of the verification sets ({kinds})")
     if not data.pairs:
-        raise BadArgument("data.pairs", (), f"one or more of {', '.join(faces.SETS)}")
+        raise BadArgument("data.pairs", (), f"one or more of {', '.join(SETS)}")
     if bool(data.probes) != bool(data.distractors):
         lacking = "distractors" if data.probes else "probes"
         raise BadArgument(f"data.{lacking}", "", "given too: who is to be identified, and among whom")
@@ -233,12 +234,12 @@ def _refuse_singles(probes: ImageSet, place: str) -> None:
 def _pairs(place: str, data: schema.Faces) -> Pairs:
     """The pairs `name` or `name:share`; photographs of one's own are cut as those trained on if there is no share."""
     name, view = parse_place(place, "pairs")
-    found = faces.verification(name, data.pairs_root, data.allow_missing)
+    found = read_pairs(name, data.pairs_root, data.allow_missing)
     if found.images.paths is None:
         if view is not None:
             raise BadArgument("data.pairs", place, f"{name} without a share: a pack's faces are cut already")
         return found
-    return replace(found, view=view or (found.view if name in faces.SETS else square(data.fraction)))
+    return replace(found, view=view or (found.view if name in SETS else square(data.fraction)))
 
 
 def _folded(pairs: Pairs) -> Pairs:

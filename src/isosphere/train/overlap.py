@@ -9,7 +9,8 @@ import torch
 
 from isosphere.data.copies import find_copies
 from isosphere.data.faces import letters
-from isosphere.data.images import Images, ImageSet, some
+from isosphere.data.images import Images, ImageSet
+from isosphere.data.lists import some
 from isosphere.errors import Option, ProbesAmongDistractors, RepeatedDistractors, TrainedPhotographs
 from isosphere.recipes import schema
 

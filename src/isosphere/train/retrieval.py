@@ -9,8 +9,10 @@ import torch
 from torch import Tensor
 
 from isosphere.data import retrieval
-from isosphere.data.images import Images, ImageSet, open_images, readable_images, split_classes
-from isosphere.data.packed import PackedSet, pack
+from isosphere.data.images import Images, ImageSet, open_images, split_classes
+from isosphere.data.packed import PackedSet
+from isosphere.data.packing import pack
+from isosphere.data.readable import readable_images
 from isosphere.data.transforms import ShiftView, TrainView, View
 from isosphere.errors import BadArgument, OneSplit, SingleImages, TooFewClasses
 from isosphere.inference import ImageEmbedder, evaluation_view

@@ -1,0 +1,31 @@
+"""Worker processes that decode images."""
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def in_workers(dataset: Dataset, places: Sequence[int], workers: int | None, title: str) -> Iterator[Any]:
+    """`dataset[place]` for each place in order, behind a progress bar, by default with one process for each core.
+
+    It draws nothing from the global random stream. An error should be returned by the data set and not raised, because
+    a worker would raise it as another one.
+    """
+    from rich.progress import track
+
+    loader = DataLoader(
+        dataset,
+        batch_size=None,
+        sampler=places,
+        num_workers=max(0, min(cores() if workers is None else workers, len(places) - 1)),  # a single item needs none
+        generator=torch.Generator(),  # else the loader would draw its base seed from the global stream
+    )
+    yield from track(loader, title, len(places), transient=True)
