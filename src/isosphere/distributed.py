@@ -135,6 +135,12 @@ class SyncedBatchNorm(nn.Module):
     timm's batch norms that contain an activation keep it.
     """
 
+    running_mean: Tensor
+    running_var: Tensor
+    num_batches_tracked: Tensor
+    act: nn.Module
+    drop: nn.Module
+
     def __init__(self, plain: nn.modules.batchnorm._BatchNorm):
         super().__init__()
         if plain.weight is None or plain.running_mean is None or plain.momentum is None:
@@ -199,9 +205,10 @@ def clip_gradients(parameters: list[nn.Parameter], limit: float) -> Tensor:
     if not having:
         return torch.zeros(())
     for parameter in having:
-        if parameter.grad.is_sparse:
+        if parameter.grad is not None and parameter.grad.is_sparse:
             parameter.grad = parameter.grad.coalesce()
-    values = [p.grad.values() if p.grad.is_sparse else p.grad for p in having]
+    gradients = [parameter.grad for parameter in having if parameter.grad is not None]
+    values = [gradient.values() if gradient.is_sparse else gradient for gradient in gradients]
     squares = [torch.linalg.vector_norm(value).square() for value in values]
     total = sum(square for square, p in zip(squares, having, strict=True) if not is_sharded(p))
     held = sum(square for square, p in zip(squares, having, strict=True) if is_sharded(p))

@@ -18,11 +18,11 @@ from isosphere.errors import Held
 try:
     import fcntl
 except ImportError:
-    fcntl = None
+    fcntl = None  # type: ignore[assignment]
 try:
     import msvcrt
 except ImportError:
-    msvcrt = None
+    msvcrt = None  # type: ignore[assignment]
 
 POLL = 0.05  # seconds between two attempts
 UNSIGNED = 10.0  # seconds after which a lock file without a holder counts as left behind
@@ -98,7 +98,7 @@ def _take_system_lock(path: Path) -> int | None:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             else:
                 os.lseek(file, BYTE, os.SEEK_SET)
-                msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
+                msvcrt.locking(file, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
                 os.lseek(file, 0, os.SEEK_SET)
             if os.path.samestat(os.fstat(file), os.stat(path)):
                 return file

@@ -143,7 +143,8 @@ def _shuffled(count: int, seed: int, epoch: int) -> np.ndarray:
 
 def _distinct(numbers: np.ndarray, count: int) -> list[int]:
     """Distinct integers below `count`, one for each number in [0, 1): the first swaps of a Fisher-Yates shuffle."""
-    swapped, chosen = {}, []
+    swapped: dict[int, int] = {}
+    chosen = []
     for place, number in enumerate(numbers.tolist()):
         other = place + int(number * (count - place))
         chosen.append(swapped.get(other, other))

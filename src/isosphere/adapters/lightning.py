@@ -22,7 +22,7 @@ def lightning_callback(module: str, **settings: Any) -> Any:
     if not there:
         raise ImportError("lightning_callback needs PyTorch Lightning: pip install 'isosphere[lightning]'")
 
-    class NormMonitorCallback(import_module(there[0]).Callback):  # a Trainer wants the class of its own package
+    class NormMonitorCallback(import_module(there[0]).Callback):  # type: ignore[misc] # a Trainer wants the class of its own package
         monitor: NormMonitor | None = None
 
         def on_train_start(self, trainer: Any, pl_module: Any) -> None:
@@ -45,7 +45,8 @@ def lightning_callback(module: str, **settings: Any) -> Any:
 
         def on_train_end(self, trainer: Any, pl_module: Any) -> None:
             self.handle.remove()
-            self.monitor.close()
+            if self.monitor is not None:
+                self.monitor.close()
 
         def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
             if self.monitor is not None:

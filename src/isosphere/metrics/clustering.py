@@ -71,7 +71,7 @@ def pairwise_f1(clusters: Array, labels: Array) -> float:
     return 2 * both / (clustered + labeled) if clustered + labeled else 1.0
 
 
-def _contingency(clusters: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _contingency(clusters: Array, labels: Array) -> tuple[Tensor, Tensor, Tensor]:
     """Sizes of the non-empty cells, of the clusters and of the classes, int64; never a dense table."""
     if len(clusters) == len(labels) == 0:  # of which a list would be taken for float
         raise ValueError("clusters and labels are empty")

@@ -4,14 +4,14 @@ Scores are cosines. A pair is accepted where its score is at least the threshold
 """
 
 from collections.abc import Callable, Sequence
-from numbers import Integral, Real
+from numbers import Integral
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from isosphere.metrics.identification import identification
-from isosphere.metrics.neighbors import Array, checked_embeddings, checked_labels, directions, tensor
+from isosphere.metrics.neighbors import Array, checked_embeddings, checked_labels, directions, listed, tensor
 from isosphere.sphere import norms
 
 __all__ = [
@@ -48,7 +48,7 @@ def verification(left: Array, right: Array, same: Array, fold: Array | int = 10)
     `accuracies` and `thresholds` are those of each fold, in the order of the fold numbers.
     """
     cosines, same = _checked_pairs(pair_cosines(left, right), same)
-    if isinstance(fold, Integral):
+    if isinstance(fold, int | Integral):
         fold = torch.where(same, same.cumsum(0), (~same).cumsum(0)) % fold
     wrong, thresholds = wrong_pairs(cosines, same, fold)
     fold = tensor(fold).to(wrong.device)
@@ -107,7 +107,7 @@ def tar_at_far(scores: Array, same: Array, fars: Sequence[float] | float) -> dic
 
     A rate that fewer than ten of the impostor pairs would decide is refused.
     """
-    fars = [fars] if isinstance(fars, Real) else fars
+    fars = listed(fars)
     false_accepts, true_accepts, _ = roc(scores, same)
     impostors = int((~tensor(same).bool()).sum())
     for far in fars:
@@ -152,7 +152,7 @@ def norm_and_errors(norms: Array, wrong: Array, groups: int = 10) -> dict[str, f
     return {"auroc": auc(-norms, wrong) if known else None, "error_rates": rates, "mean_norms": means}
 
 
-def _checked_pairs(scores: Tensor, same: Tensor) -> tuple[Tensor, Tensor]:
+def _checked_pairs(scores: Array, same: Array) -> tuple[Tensor, Tensor]:
     """Scores (P,) in float64 and same (P,) as bool on one device; a ValueError unless there are pairs of both kinds."""
     scores, same = tensor(scores).detach().double(), tensor(same)
     if scores.ndim != 1 or same.shape != scores.shape:

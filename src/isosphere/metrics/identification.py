@@ -6,7 +6,7 @@ scores 0.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from numbers import Integral
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,6 +20,7 @@ from isosphere.metrics.neighbors import (
     directions,
     grids,
     largest_eps,
+    listed,
     numbered,
     tensor,
 )
@@ -45,7 +46,7 @@ def identification(
     seeded permutation, so that larger sets contain the smaller. `pairs` is the number of pairs, and `singletons` that
     of probes without a mate, which count nowhere. `progress(done, all)` hears how many distractors have been met.
     """
-    ks, counts = ([given] if isinstance(given, Integral) else given for given in (ks, counts))
+    ks, counts = listed(ks), listed(counts)
     _check_within("ks", ks, torch.iinfo(torch.int64).max)
     rows, _, ahead = distractors_ahead(
         probes, labels, distractors, counts, max(ks), gallery, gallery_labels, seed, progress
@@ -55,13 +56,13 @@ def identification(
 
 
 def distractors_ahead(
-    probes: Tensor,
-    labels: Tensor,
-    distractors: Tensor,
+    probes: Array,
+    labels: Array,
+    distractors: Array,
     counts: Sequence[int],
     most: int = 1,
-    gallery: Tensor | None = None,
-    gallery_labels: Tensor | None = None,
+    gallery: Array | None = None,
+    gallery_labels: Array | None = None,
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[Tensor, Tensor, dict[int, Tensor]]:
@@ -94,7 +95,7 @@ def distractors_ahead(
 class _Pairs:
     """Probes and mates in the order of their labels, the pairs of them, and blocks of probes that share mates."""
 
-    def __init__(self, probes: Tensor, labels: Tensor, gallery: Tensor | None, gallery_labels: Tensor | None) -> None:
+    def __init__(self, probes: Array, labels: Array, gallery: Array | None, gallery_labels: Array | None) -> None:
         probes, (labels, gallery_labels) = checked_embeddings(probes, "probes"), numbered(labels, gallery_labels)
         labels = checked_labels(labels, len(probes), probes.device)
         if (gallery is None) != (gallery_labels is None):
@@ -169,7 +170,7 @@ def full_float32() -> Iterator[None]:
         finally:
             torch.set_float32_matmul_precision(before)
         return
-    backends = torch.backends.cuda.matmul, torch.backends.mkldnn.matmul
+    backends: tuple[Any, ...] = torch.backends.cuda.matmul, torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
     settings = [backend.fp32_precision for backend in backends]
     try:
         for backend in backends:

@@ -7,7 +7,10 @@ exact to float32 rounding, under autocast too, unless the caller has allowed TF3
 """
 
 from collections.abc import Iterator, Sequence
+from functools import reduce
 from itertools import chain
+from numbers import Real
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -56,7 +59,7 @@ def checked_labels(labels: Array, size: int, device: torch.device | None = None,
     return labels.to(device=device, dtype=torch.int64)
 
 
-def numbered(*groups: Array | None) -> tuple[Tensor | None, ...]:
+def numbered(*groups: Array | None) -> tuple[Any, ...]:
     """Labels that are words, (N,) and (M,), as numbers, a word the same one in every group; other labels untouched."""
     if not all(group is None or _are_words(group) for group in groups):
         return groups
@@ -154,8 +157,18 @@ def tensor(values: Array) -> Tensor:
     return torch.as_tensor(values)
 
 
-def _are_words(labels: Tensor) -> bool:
+def _are_words(labels: Array) -> bool:
     return not isinstance(labels, Tensor) and all(isinstance(label, str) for label in labels)
+
+
+def listed(values: Any) -> list[Any]:
+    """A list of what may be one number."""
+    return [values] if isinstance(values, Real) else list(values)
+
+
+def total(parts: Sequence[Tensor]) -> Tensor:
+    """The sum of a block's results, in the order of the blocks."""
+    return reduce(add, parts)
 
 
 class Gallery:
@@ -165,7 +178,7 @@ class Gallery:
     """
 
     def __init__(
-        self, embeddings: Tensor, labels: Tensor, ref_embeddings: Tensor | None = None, ref_labels: Tensor | None = None
+        self, embeddings: Array, labels: Array, ref_embeddings: Array | None = None, ref_labels: Array | None = None
     ) -> None:
         if (ref_embeddings is None) != (ref_labels is None):
             raise ValueError("ref_embeddings and ref_labels go together: give both or neither")

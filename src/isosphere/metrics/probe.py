@@ -6,7 +6,7 @@ Both work on the features' device and give fractions. Ties count against the tes
 import functools
 import math
 from collections.abc import Callable, Sequence
-from numbers import Integral, Real
+from numbers import Integral
 
 import numpy as np
 import torch
@@ -21,8 +21,10 @@ from isosphere.metrics.neighbors import (
     checked_labels,
     directions,
     largest_eps,
+    listed,
     numbered,
     tensor,
+    total,
 )
 
 
@@ -56,7 +58,7 @@ def linear_probe(
     until the end.
     """
     train, targets, test, truth, classes = _checked(train_features, train_labels, test_features, test_labels)
-    lrs = [float(lr) for lr in ([lrs] if isinstance(lrs, Real) else lrs)]
+    lrs = [float(lr) for lr in listed(lrs)]
     if not lrs or not all(0 < lr < math.inf for lr in lrs):
         raise ValueError(f"lrs must be positive numbers, at least one, not {lrs}")
     if epochs < 1 or batch < 1:
@@ -162,7 +164,7 @@ class _Classifiers:
         """How many of (M, D), (M,) are right among the first 1 and 5, (L, 2)."""
         step = block_rows(len(self.weight) * 4 * features.element_size(), features.device)
         parts = zip(features.split(step), targets.split(step), strict=True)
-        return sum(_right(self.logits(part), labels) for part, labels in parts)
+        return total([_right(self.logits(part), labels) for part, labels in parts])
 
     def finite(self) -> Tensor:
         """Whether all weights of a classifier are finite, bool (L,)."""
@@ -171,7 +173,7 @@ class _Classifiers:
 
 
 def _checked(
-    train_features: Tensor, train_labels: Tensor, test_features: Tensor, test_labels: Tensor
+    train_features: Array, train_labels: Array, test_features: Array, test_labels: Array
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, int]:
     """Features in one type on the training features' device, labels as 0..C-1, and C; or a ValueError."""
     train = checked_embeddings(train_features, "train_features")

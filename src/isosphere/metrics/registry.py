@@ -62,7 +62,7 @@ OTHERS = (
     Metric("turn_slope", "slope of log turn by log norm", "", ""),
     Metric("turn_slope_error", "standard error of that slope", "", ""),
 )  # fmt: skip
-PAIRS = {
+PAIRS: dict[str, tuple[str, Literal["higher", "lower"], str]] = {
     "std": ("deviation of folds", "lower", ""), "auc": ("AUC", "higher", AUC),
     "tar@0.01": ("TAR at FAR 1 %", "higher", TAR), "tar@0.001": ("TAR at FAR 0.1 %", "higher", TAR),
     "norm_auroc": ("norm AUROC", "higher", AUROC),

@@ -6,12 +6,12 @@ metric; `singletons` says how many there are. Labels are integers, or words.
 """
 
 from collections.abc import Sequence
-from numbers import Integral, Real
+from numbers import Integral
 
 import torch
 from torch import Tensor
 
-from isosphere.metrics.neighbors import Array, Gallery, checked_labels, numbered
+from isosphere.metrics.neighbors import Array, Gallery, checked_labels, listed, numbered, total
 
 NEVER = torch.iinfo(torch.int32).max
 
@@ -71,17 +71,17 @@ def retrieval_metrics(
 ) -> dict[str, float]:
     """All of them in one pass over the scores: recall@k for each k, map@r, r_precision and the count of singletons."""
     ks = _checked_ks(ks)
-    gallery, ahead, sums = Gallery(embeddings, labels, ref_embeddings, ref_labels), [], 0
+    gallery, ahead, sums = Gallery(embeddings, labels, ref_embeddings, ref_labels), [], []
     for rows, positives, negatives in gallery.blocks():
         ahead.append(_negatives_ahead(positives, negatives))
-        sums = sums + _precision_sums(positives, negatives, gallery.counts[rows])
+        sums.append(_precision_sums(positives, negatives, gallery.counts[rows]))
     metrics = {f"recall@{k}": value for k, value in _recalls(torch.cat(ahead), ks).items()}
-    metrics["map@r"], metrics["r_precision"] = (sums / len(gallery.counts)).tolist()
+    metrics["map@r"], metrics["r_precision"] = (total(sums) / len(gallery.counts)).tolist()
     return metrics | {"singletons": int((gallery.counts == 0).sum())}
 
 
 def _checked_ks(ks: Sequence[int] | int) -> list[int]:
-    ks = [ks] if isinstance(ks, Real) else list(ks)
+    ks = listed(ks)
     for k in ks:
         if not isinstance(k, Integral) or isinstance(k, bool) or k < 1:
             raise ValueError(f"ks must be positive integers, not {k!r}")
@@ -93,8 +93,8 @@ def _recalls(ahead: Tensor, ks: list[int]) -> dict[int, float]:
 
 
 def _at_r(gallery: Gallery) -> tuple[float, float]:
-    sums = sum(_precision_sums(pos, neg, gallery.counts[rows]) for rows, pos, neg in gallery.blocks())
-    mean_average, precision = (sums / len(gallery.counts)).tolist()
+    sums = [_precision_sums(pos, neg, gallery.counts[rows]) for rows, pos, neg in gallery.blocks()]
+    mean_average, precision = (total(sums) / len(gallery.counts)).tolist()
     return mean_average, precision
 
 

@@ -43,7 +43,7 @@ def alarms(
             f"{figures['not_finite']:.3g} embeddings a step are not finite: lower the learning rate, clip gradients, "
             "or keep the last layer out of half precision; the other figures leave them out"
         )
-    if "norm_mean" not in figures:
+    if "norm_mean" not in figures or first_mean is None:
         return
     mean, spread = figures["norm_mean"], figures.get("norm_cv", 0.0)
     if abs(mean - 1) < UNIT and spread < UNIT:

@@ -1,0 +1,55 @@
+"""A user's script, as a type checker sees it: tests/test_types.py checks it, and that what is wrong is found.
+
+Nothing here is run. Each `type: ignore` marks an error that the checker must find; an unused one is an error, too.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+import isosphere
+from isosphere import SEC, ClassBatches, NormMonitor, TripletLoss, errors, functional
+
+if TYPE_CHECKING:
+    from typing_extensions import assert_type
+
+labels = torch.arange(12) % 3
+network = nn.Linear(8, 8)
+optimizer = torch.optim.Adam(network.parameters())
+embeddings: Tensor = network(torch.randn(12, 8))
+
+# The loop
+criterion, sec = TripletLoss(), SEC(0.1, radius="ema")
+batches = ClassBatches(labels.tolist(), batch=6, per_class=2, seed=0)
+monitor = NormMonitor(optimizer, file=Path("norms.jsonl"))
+head = isosphere.CosineClassifier(8, 3, isosphere.ArcFace())
+assert_type(batches.indices(0), Tensor)
+assert_type(functional.triplet(embeddings, labels), Tensor)
+assert_type(functional.norm_penalty(embeddings, radius=2.0), Tensor)
+assert_type(isosphere.gather(embeddings, labels), tuple[Tensor, Tensor])
+assert_type(isosphere.__version__, str)
+
+# Metrics
+assert_type(isosphere.retrieval_metrics(embeddings, labels), dict[str, float])
+assert_type(isosphere.retrieval_metrics([[1.0, 2.0]], ["a"], ks=1), dict[str, float])
+assert_type(isosphere.recall_at_k(embeddings, labels), dict[int, float])
+assert_type(isosphere.map_at_r(embeddings.numpy(), labels.numpy()), float)
+assert_type(isosphere.identification(embeddings, labels, embeddings, counts=12), dict[str, float])
+assert_type(isosphere.metrics.verification(embeddings, embeddings, labels)["accuracy"], float | list[float])
+
+# A trained run, and what can go wrong
+try:
+    run = isosphere.load_run("runs/mine")
+except errors.MissingExtra as error:
+    assert_type(error.extra, str)
+except errors.BadArgument as argument:
+    assert_type(argument.expected, str)
+model: isosphere.Embedder = isosphere.build_embedder("small_cnn", dim=64)
+
+# What a checker must find
+assert isosphere.Sec  # type: ignore[attr-defined]
+isosphere.TripletLoss(margn=1.0)  # type: ignore[call-arg]
+isosphere.SEC(eta="much")  # type: ignore[arg-type]
+isosphere.map_at_r(embeddings, labels).upper()  # type: ignore[attr-defined]
