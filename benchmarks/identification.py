@@ -21,7 +21,8 @@ from rich.table import Table
 from torch import Tensor
 
 from isosphere import sphere
-from isosphere.metrics import identification, neighbors
+from isosphere.metrics import distractors as megaface
+from isosphere.metrics import neighbors
 from metrics import circumstances, resident, seconds  # benchmarks/metrics.py
 
 DIM = 512
@@ -45,10 +46,10 @@ def counts(strangers: int) -> tuple[int, ...]:
 
 def bare_products(probes: Tensor, distractors: Tensor) -> None:
     """All scores of directions, in blocks of the same size, looked at by nobody."""
-    step = neighbors.block_rows(identification.COLUMNS * probes.element_size(), probes.device)
-    buffer = probes.new_empty(step * identification.COLUMNS)
-    with identification.full_float32():
-        for chunk in distractors.split(identification.COLUMNS):
+    step = neighbors.block_rows(megaface.COLUMNS * probes.element_size(), probes.device)
+    buffer = probes.new_empty(step * megaface.COLUMNS)
+    with megaface.full_float32():
+        for chunk in distractors.split(megaface.COLUMNS):
             for block in probes.split(step):
                 torch.mm(block, chunk.T, out=buffer[: len(block) * len(chunk)].view(len(block), -1))
 
@@ -58,7 +59,7 @@ def measure(device: str, repeats: int, size: tuple[int, int]) -> list[dict]:
     probes, labels, distractors = people(device, *size)
     units, rows = (sphere.directions(probes), sphere.directions(distractors)), []
     work = {
-        name: lambda ks=ks: identification.identification(probes, labels, distractors, counts(size[1]), ks)
+        name: lambda ks=ks: megaface.identification(probes, labels, distractors, counts(size[1]), ks)
         for name, ks in RANKS.items()
     } | {"bare": lambda: bare_products(*units)}
     spent: dict[str, list[float]] = {name: [] for name in work}
@@ -92,7 +93,7 @@ def memory_above_start(name: str, size: tuple[int, int]) -> float:
 def measure_memory(name: str, size: tuple[int, int]) -> float:
     torch.set_num_threads(2)
     before = resident("VmRSS")
-    identification.identification(*people("cpu", *size), counts(size[1]), RANKS[name])
+    megaface.identification(*people("cpu", *size), counts(size[1]), RANKS[name])
     return resident("VmHWM") - before
 
 

@@ -30,9 +30,9 @@ from isosphere.data.images import open_images
 from isosphere.data.pairs import SETS, read_pairs
 from isosphere.errors import Interrupted, UnreadableImages
 from isosphere.inference import embed, load_run
+from isosphere.metrics.distractors import distractors_ahead, identification
 from isosphere.metrics.faces import auc, norm_and_errors, pair_cosines, wrong_pairs
 from isosphere.metrics.faces import verification as verified
-from isosphere.metrics.identification import distractors_ahead, identification
 from isosphere.paper import find
 from isosphere.recipes import schema
 from isosphere.recipes.fields import located

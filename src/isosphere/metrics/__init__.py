@@ -1,8 +1,8 @@
 """Exact metrics of embeddings as fractions: in blocks, on the embeddings' device."""
 
 from isosphere.metrics.clustering import clustering_metrics, kmeans, nmi, pairwise_f1
+from isosphere.metrics.distractors import identification
 from isosphere.metrics.faces import verification
-from isosphere.metrics.identification import identification
 from isosphere.metrics.probe import knn_accuracy, linear_probe
 from isosphere.metrics.retrieval import map_at_r, r_precision, recall_at_k, retrieval_metrics, singletons
 

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from isosphere.metrics.identification import identification
+from isosphere.metrics.distractors import identification
 from isosphere.metrics.neighbors import Array, checked_embeddings, checked_labels, directions, listed, tensor
 from isosphere.sphere import norms
 

@@ -15,6 +15,7 @@ from isosphere.data.pairs import SETS, Pairs, read_pairs
 from isosphere.data.text_lists import lines
 from isosphere.errors import BadArgument, OneKindOfPairs, SinglePhotographs, TooFewClasses
 from isosphere.inference import ImageEmbedder, parse_place, progress_bar
+from isosphere.metrics.distractors import distractors_ahead
 from isosphere.metrics.faces import (
     FEWEST_FALSE_ACCEPTS,
     auc,
@@ -24,7 +25,6 @@ from isosphere.metrics.faces import (
     verification,
     wrong_pairs,
 )
-from isosphere.metrics.identification import distractors_ahead
 from isosphere.recipes import schema
 from isosphere.sphere import norms
 from isosphere.train import overlap

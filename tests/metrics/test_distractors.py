@@ -6,8 +6,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isosphere.metrics import identification as module
-from isosphere.metrics.identification import distractors_ahead, full_float32, identification
+from isosphere.metrics import distractors as module
+from isosphere.metrics.distractors import distractors_ahead, full_float32, identification
 
 
 def brute_force(probes, labels, distractors, counts, gallery=None, gallery_labels=None, seed=0):
