@@ -28,7 +28,7 @@ class Interrupted(RunError):
     signal: int
 
     @property
-    def code(self) -> int:  # type: ignore[override]
+    def code(self) -> int:
         """As a shell has it."""
         return 128 + self.signal
 
@@ -42,6 +42,6 @@ class Stopped(RunError):
     signal: int
 
     @property
-    def code(self) -> int:  # type: ignore[override]
+    def code(self) -> int:
         """As a shell has it."""
         return 128 + self.signal

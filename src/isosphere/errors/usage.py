@@ -24,6 +24,6 @@ class UnknownOption(InputError):
     near: tuple[str, ...] = ()
 
     @property
-    def text(self) -> str:  # type: ignore[override]
+    def text(self) -> str:
         """With what may be meant, or where all are listed."""
         return "no option {option}; " + ("did you mean {near}?" if self.near else "`{command} --help` lists them")
