@@ -42,7 +42,7 @@ ALLOWED = {
     "page": {"page", "paper", "runs", "tables", "figures", "sphere", "metrics", "recipes"},
     "monitor": {"monitor", "losses", "sphere"},
     "tables": set(),
-    "paper": {"paper", "recipes", "runs", "train", "distributed", "locks"},
+    "paper": {"paper", "recipes", "runs", "train", "distributed", "locks", "metrics"},
     "report": {"report", "tables", "figures", "sphere", "metrics", "recipes"},
 }
 FREE = {"__init__", "__main__", "cli"}

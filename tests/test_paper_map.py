@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from isosphere import SEC, functional, sphere
+from isosphere import SEC, functional, runs, sphere
 from isosphere.inference import feature_maps, load_run
 from isosphere.losses.margins import CosFace
 from isosphere.losses.slopes import through_directions
@@ -95,8 +95,11 @@ def test_what_has_been_measured_or_drawn_is_told():
     """A table's runs under results/ and a figure under docs/figures/ stand in their rows: change the map with them."""
     told = {(kind, number): row["result"] for kind in ("Tables", "Figures") for row in MAP[kind]
             for number in re.findall(r"\d+", row["place"])}  # fmt: skip
-    for file in (ROOT / "results").glob("table*.json"):
-        cell = told["Tables", re.match(r"table(\d+)", file.name)[1]]
+    for file in sorted((ROOT / "results").glob("*.json")):
+        held = runs.experiment_of(file)
+        if held is None or not held.table.startswith("table"):
+            continue
+        cell = told["Tables", held.table.removeprefix("table")]
         final = bool(json.loads(file.read_text(encoding="utf-8"))["runs"])
         assert f"`results/{file.name}`" in cell and ("no final run" in cell) != final, file.name
     for number in {re.match(r"fig(\d+)", file.name)[1] for file in (ROOT / "docs" / "figures").glob("fig*.png")}:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     import torch
 
 SPREAD = 0.15
-"""Coefficient of variation from which SEC could matter: in `results/table3_*.json` test norms have 0.15 to 0.52 without
-a constraint, where SEC gained in every cell, and 0.07 to 0.14 with SEC."""
+"""Coefficient of variation from which SEC could matter: in `results/retrieval_*.json` test norms have 0.15 to 0.52
+without a constraint, where SEC gained in every cell, and 0.07 to 0.14 with SEC."""
 NAMES = {
     "embeddings": ("embeddings", "embedding", "features", "x", "arr_0"),
     "labels": ("labels", "label", "targets", "target", "y", "arr_1"),

@@ -10,7 +10,7 @@ from PIL import Image
 from safetensors.torch import save_file
 
 from commands import isosphere
-from isosphere.errors import Diverged, Option, OtherRecipe, Stopped
+from isosphere.errors import BadArgument, Diverged, Incompatible, NotResults, Option, OtherRecipe, Stopped
 from isosphere.models.embedder import build_backbone
 from isosphere.models.frozen import FrozenBatchNorm
 from isosphere.paper import ALL, find, reproduce
@@ -54,7 +54,7 @@ def test_a_table_is_tuned_run_and_not_run_again(benchmark, tmp_path, monkeypatch
     trained = []
     real = loop.train
     monkeypatch.setattr(tuning, "train", lambda run, *rest: (trained.append(run), real(run, *rest))[1])
-    file = tmp_path / "results" / "table3_cub200.json"
+    file = tmp_path / "results" / "retrieval_cub200.json"
     chosen = few_cells(benchmark)
     records = reproduce.reproduce(chosen, (0, 1), True, reproduce.Results(file), tmp_path / "runs", "cpu")
     held = json.loads(file.read_text())
@@ -119,7 +119,7 @@ def test_the_command_runs_a_table_and_prints_what_it_holds(benchmark, tmp_path):
     done = isosphere(*words, folder=tmp_path)
     (file,) = (tmp_path / "results").iterdir()  # named after the table and what was changed of it
     held = json.loads(file.read_text())
-    assert (len(held["trials"]), len(held["runs"])) == (12, 4) and file.name.startswith("table3_cub200_")
+    assert (len(held["trials"]), len(held["runs"])) == (12, 4) and file.name.startswith("retrieval_cub200_")
     for arm in ("none", "sec"):
         mean = sum(100 * r["last"]["recall@1"] for r in held["runs"] if r["arm"] == arm) / 2
         assert any(line.split()[:2] == [arm, "2"] and f"{mean:.1f} ±" in line for line in done.stdout.splitlines())
@@ -197,17 +197,22 @@ def test_what_a_killed_run_left_is_not_counted(benchmark, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("changes", "seeds", "told"),
-    [({}, (0, 100), "seed 100 is the trials'"), ({"data.held_out": "20"}, (0,), "held_out belongs to the trials")],
+    ("changes", "seeds", "name", "value"),
+    [({}, (0, 100), Option("seeds"), 100), ({"data.held_out": "20"}, (0,), Option("data.held_out"), 20)],
 )
-def test_the_protocol_is_guarded(benchmark, tmp_path, changes, seeds, told):
+def test_the_protocol_is_guarded(benchmark, tmp_path, changes, seeds, name, value):
     chosen = few_cells(benchmark, arms=("none",))
     chosen = {cell: {arm: override(r, changes) for arm, r in its.items()} for cell, its in chosen.items()}
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(BadArgument) as caught:
         reproduce.reproduce(chosen, seeds, True, reproduce.Results(tmp_path / "r.json"), tmp_path / "runs", "cpu")
-    with pytest.raises(ValueError, match="takes SEC's learning rate: name the arm sec"):
-        only = few_cells(benchmark, arms=("l2reg",))
+    assert (caught.value.name, caught.value.value) == (name, value)
+
+
+def test_a_method_without_trials_needs_that_whose_rate_it_takes(benchmark, tmp_path):
+    only = few_cells(benchmark, arms=("l2reg",))
+    with pytest.raises(Incompatible) as caught:
         reproduce.reproduce(only, (0,), True, reproduce.Results(tmp_path / "r.json"), tmp_path / "runs", "cpu")
+    assert caught.value.remedies[0] == Option("arms", "l2reg sec")
 
 
 @pytest.mark.parametrize("backbone", ["resnet50_v1", "bn_inception"])
@@ -284,9 +289,9 @@ def test_a_diverged_run_is_recorded_and_the_table_goes_on(benchmark, tmp_path, m
 def test_results_that_cannot_be_read_are_named(tmp_path):
     for held in (b"[]", b"\x93" + bytes(100_000)):
         (tmp_path / "r.json").write_bytes(held)
-        with pytest.raises(ValueError, match="r.json is not a file of results") as caught:
+        with pytest.raises(NotResults) as caught:
             reproduce.Results(tmp_path / "r.json")
-        assert len(str(caught.value)) < 400, "without what the file holds"
+        assert caught.value.path == tmp_path / "r.json" and len(str(caught.value)) < 400, "without what it holds"
 
 
 @pytest.mark.parametrize("prefix", ["", "paper-"])

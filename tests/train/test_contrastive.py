@@ -343,7 +343,7 @@ def test_table_5_on_the_miniature(cifar10, tmp_path, capsys):
     for word in ("k-NN", "probe top-1", "top-5", "sec-relative - sec", "sec - none", "not trained on"):
         assert word in ours
     assert "another protocol: not comparable with ours" in paper and "86.87" in paper and "86.87" not in ours
-    (file,) = (tmp_path / "results").glob("table5_cifar10*.json")
+    (file,) = (tmp_path / "results").glob("simclr_cifar10*.json")
     held = json.loads(file.read_text())
     assert [(run["arm"], run["recipe"]["seed"]) for run in held["runs"]] == [
         (arm, seed) for seed in (0, 1) for arm in ("none", "sec", "sec-relative")

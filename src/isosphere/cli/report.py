@@ -1,7 +1,7 @@
 """Write one page about a run, a comparison of runs, or a whole table.
 
   isosphere report runs/my_photos-sec-seed0 runs/my_photos-seed0
-  isosphere report results/table3_cub200.json --out table3.html
+  isosphere report results/retrieval_cub200.json --out table3.html
   isosphere report norms.jsonl
 
 The page is one file that any browser opens, without a network.

@@ -9,12 +9,15 @@ not run again. One that was stopped is resumed, one that was killed starts over.
 changed as in `isosphere train`.
 """
 
-import hashlib
 from argparse import BooleanOptionalAction, Namespace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from isosphere.cli.parser import Parser
 from isosphere.errors import BadUsage, NotResults
+
+if TYPE_CHECKING:
+    from isosphere.paper.results import Results
 
 SHOWN = {
     "data.root": "the folder that holds the benchmarks",
@@ -23,7 +26,6 @@ SHOWN = {
     "loop.steps": "length of training",
     "loop.compile": "true compiles the network",
 }
-NAMESAKES = ("data.size", "data.scale", "data.seed", "data.per_class")  # of other groups' fields
 
 
 def declare(parser: Parser) -> None:
@@ -46,10 +48,11 @@ def declare(parser: Parser) -> None:
 
 
 def run(asked: Namespace) -> None:
-    from isosphere.paper import reproduce as engine
+    from isosphere.paper.experiment import open_results
+    from isosphere.paper.reproduce import reproduce
+    from isosphere.paper.results import Results
     from isosphere.paper.tables import TUNED, Asked, cells
     from isosphere.recipes import override
-    from isosphere.recipes.identity import FREE
 
     changes, tuned_by = {"loop.save_every": "0"} | asked.changes, asked.tuned_by
     tuning = asked.tune and asked.table in TUNED and not asked.paper
@@ -60,21 +63,19 @@ def run(asked: Namespace) -> None:
         cell: {arm: override(recipe, changes) for arm, recipe in its.items()}
         for cell, its in cells(asked.table, wanted).items()
     }
-    other = {key: value for key, value in asked.changes.items() if key not in FREE}
-    marks = ["paper"] * asked.paper + ["untuned"] * (asked.table in TUNED and not tuning and not asked.paper)
-    suffix = results_suffix(marks, other, tuned_by)
-    name = f"{asked.table}_{next(iter(chosen)).removeprefix('simclr-').split('-')[0]}{suffix}"
-    held = engine.Results(asked.results / f"{name}.json")
-    source = engine.Results(tuned_by) if tuned_by else None
-    seeds = dict.fromkeys(asked.seeds)
-    records = engine.reproduce(chosen, seeds, tuning, held, asked.out / name, asked.device, source)
-    _show(asked, records, [*chosen], name, suffix, "trained likewise" if asked.paper and not other else "")
+    source = Results(tuned_by) if tuned_by else None
+    held = open_results(asked.results, asked.table, chosen, asked.changes, tuning, asked.paper, source)
+    seeds, folder = dict.fromkeys(asked.seeds), asked.out / held.path.stem
+    records = reproduce(chosen, seeds, tuning, held, folder, asked.device, source)
+    _show(asked, records, [*chosen], held)
     print(f"results: {held.path}")
 
 
 def _check_source(tuned_by: Path, tuning: bool, changes: dict[str, str]) -> None:
     """That --tuned-by has something to decide, and nothing else decides it."""
-    if not tuned_by.is_file():
+    from isosphere.runs import results_path
+
+    if not results_path(tuned_by).is_file():
         raise NotResults(tuned_by, "there is no such file")
     if not tuning:
         told = "--tuned-by stands for the trials of table3 and table5: leave out --paper and --no-tune"
@@ -84,9 +85,10 @@ def _check_source(tuned_by: Path, tuning: bool, changes: dict[str, str]) -> None
         raise BadUsage("isosphere reproduce", told)
 
 
-def _show(asked: Namespace, records: list[dict], cells: list[str], name: str, suffix: str, protocol: str) -> None:
+def _show(asked: Namespace, records: list[dict], cells: list[str], held: "Results") -> None:
     """The table over seeds, differences from no constraint, and the paper's numbers."""
-    from isosphere.paper.reproduce import Results
+    from isosphere.paper.experiment import siblings
+    from isosphere.paper.results import Results
     from isosphere.paper.tables import printed
     from isosphere.tables import differences_table, printed_table, seeds_table, show
 
@@ -94,25 +96,13 @@ def _show(asked: Namespace, records: list[dict], cells: list[str], name: str, su
     differences = differences_table(records)
     if asked.table in ("table3", "table4", "table5") and differences.rows:
         show(differences)
-        found = asked.results.glob(f"{asked.table}_*{suffix}.json")
-        others = sorted(path for path in found if path.stem.count("_") == name.count("_"))
+        others = siblings(asked.results, held.experiment)
         if len(others) > 1:
             every = [record for path in others for record in Results(path).finals()]
             show(differences_table(every, f"all of {', '.join(path.stem for path in others)}"))
     for cell in cells:
         metrics, rows = printed(asked.table, cell)
         if rows:
-            told = protocol or "another protocol: not comparable with ours"
+            alike = asked.paper and not held.experiment.changes
+            told = "trained likewise" if alike else "another protocol: not comparable with ours"
             show(printed_table(metrics, rows, f"printed in the paper for {cell} ({told})"))
-
-
-def results_suffix(marks: list[str], changes: dict[str, str], tuned_by: Path | None) -> str:
-    """What the name of a table's results file ends with: another experiment's runs are not seeds of this one."""
-    names = {key: key if key in NAMESAKES else key.split(".")[-1] for key in sorted(changes)}
-    told = marks + [f"{name}={changes[key]}" for key, name in names.items()]
-    told += [f"tuned-by={tuned_by.stem}"] if tuned_by else []
-    suffix = "".join(f"_{mark}".replace("/", "-") for mark in told)
-    if len(suffix) <= 80:
-        return suffix
-    marks = marks + ["tuned-by"] * bool(tuned_by) + [hashlib.sha256(suffix.encode()).hexdigest()[:8]]
-    return "".join(f"_{mark}" for mark in marks)  # the rest is too long for a file's name

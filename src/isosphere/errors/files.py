@@ -13,6 +13,7 @@ class DamagedFile(InputError):
     text: ClassVar[str] = "{path} is damaged or half-written: {reason}"
     path: Any
     reason: str
+    field: str = ""  # or line that is odd
 
 
 @dataclass(eq=False)
@@ -22,6 +23,7 @@ class OtherVersion(InputError):
     text: ClassVar[str] = "{path} is of another version of isosphere: {reason}"
     path: Any
     reason: str
+    field: str = ""  # that is not of this one
 
 
 @dataclass(eq=False)

@@ -38,9 +38,10 @@ class UnfinishedRun(InputError):
 class NotResults(InputError):
     """A file that does not hold the results of runs."""
 
-    text: ClassVar[str] = "{path} is not a file of results: {reason}"
+    text: ClassVar[str] = "{path} is not a file of results: {field} {reason}"
     path: Any
     reason: str
+    field: str = ""  # that is odd: runs[3].last
 
 
 @dataclass(eq=False)
@@ -108,3 +109,14 @@ class NotSaved(RunError, OSError):
     path: Any
     reason: str
     before: str
+
+
+@dataclass(eq=False)
+class NoSettings(InputError):
+    """A file of results that does not decide the settings of a method in a cell."""
+
+    text: ClassVar[str] = "{path} has no settings for {method} of {cell}: {reason}"
+    path: Any
+    method: str
+    cell: str
+    reason: str

@@ -72,6 +72,8 @@ KNOWN = {one.key: one for one in (*SCORES, *OTHERS)}
 LEADING: dict[Task, tuple[str, str]] = {  # after training, and on the way, where no probe is trained
     "retrieval": ("recall@1", "recall@1"), "faces": ("accuracy", "accuracy"), "contrastive": ("probe_top1", "knn"),
 }  # fmt: skip
+CHOOSING: dict[Task, str] = {"retrieval": "map@r", "faces": "accuracy", "contrastive": "probe_top1"}
+"""What tuning goes by: MAP@R counts every neighbor of a class, so it wavers less than R@1."""
 PAPER = {"agedb30": "agedb_30", "cfpfp": "cfp_fp", "top1": "probe_top1", "top5": "probe_top5"}
 """The paper's names -> ours."""
 
@@ -98,6 +100,11 @@ def metric(key: str) -> Metric:
 def leading(task: Task, training: bool = False) -> str:
     """The key of the metric that judges a task: at the end or, of those measured on the way, during training."""
     return LEADING[task][training]
+
+
+def choosing(task: Task) -> str:
+    """The key of the metric that tuning goes by."""
+    return CHOOSING[task]
 
 
 def headline(names: Collection[str], training: bool = False) -> str:

@@ -1,91 +1,20 @@
-"""A table of the paper, run: its trials, its final runs seed by seed, and the file that holds their results."""
+"""A table of the paper, run: its trials, then its final runs seed by seed."""
 
-import json
 import sys
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from isosphere import locks, runs
-from isosphere.errors import Interrupted, Stopped
+from isosphere import runs
+from isosphere.errors import BadArgument, Incompatible, Interrupted, NoSettings, Option, Stopped
 from isosphere.paper import tables
+from isosphere.paper.results import Results
 from isosphere.recipes import schema
-from isosphere.recipes.fields import PLACES as PLACES_OF_DATA
-from isosphere.recipes.identity import alike, base_names, digest
+from isosphere.recipes.identity import digest
 from isosphere.recipes.ranges import TRIAL_SEED, tuned
 from isosphere.train import tuning
-from isosphere.train.journal import write_json
 from isosphere.train.tuning import Runner
-
-PLACES = [*(("data", name) for name in PLACES_OF_DATA), ("model", "weights")]  # fields that hold paths
-
-# ---------------------------------------------------------------- what was measured before
-
-
-class Results:
-    """A JSON file of runs that grows by one at a time: `trials`, measured on training data, and final `runs`.
-
-    Records have no paths, so that the file can be shared. A run is found again by its recipe, whatever the paths and
-    the cadence of saving and testing it was made with; weights and lists of images count by their names.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.records: dict[str, list[dict[str, Any]]] = {"trials": [], "runs": []}
-        self._read()
-
-    def _read(self) -> None:
-        if not self.path.is_file():
-            return
-        try:
-            held = json.loads(self.path.read_text(encoding="utf-8"))
-            self.records = {
-                kind: [r | {"recipe": runs.translate_recipe(r["recipe"])} for r in held[kind] if r["recipe"]]
-                for kind in self.records
-            }
-        except (ValueError, KeyError, TypeError) as error:
-            raise ValueError(f"{self.path} is not a file of results: {type(error).__name__}: {error}") from error
-
-    def find(self, kind: str, recipe: schema.Recipe) -> dict[str, Any] | None:
-        """The record of this recipe, if there is one."""
-        found = (r for r in self.records[kind] if alike(runs.recipe_of(r["recipe"]), recipe))
-        return next(found, None)
-
-    def finals(self) -> list[dict[str, Any]]:
-        """The final runs as tables take them, each with its seed."""
-        return [record | {"seed": record["recipe"]["seed"]} for record in self.records["runs"]]
-
-    def add(self, kind: str, folder: Path, result: dict[str, Any], **about: Any) -> dict[str, Any]:
-        """Keep a finished run, with the course of its norms, tests and turns, and write the file.
-
-        What other processes have added meanwhile is kept.
-        """
-        recipe = json.loads(json.dumps(result["recipe"]))
-        for group, name in PLACES:
-            if recipe[group].get(name):
-                recipe[group][name] = base_names(recipe[group][name])
-        record = about | {k: v for k, v in result.items() if k != "command"} | {"recipe": recipe}
-        lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
-        names = ("step", "loss", "norm_mean", "norm_variance")
-        finite = (line for line in lines if line["kind"] == "train" and all(name in line for name in names))
-        record["norms"] = [[line[name] for name in names] for line in finite]  # an exploding variance is left out
-        for name, of in (("tests", "test"), ("turns", "turn")):
-            record[name] = [{k: v for k, v in line.items() if k != "kind"} for line in lines if line["kind"] == of]
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with locks.hold(self.path.with_name(".lock"), wait=True):
-            self._read()
-            if kind == "runs":  # one that was tuned otherwise gives way
-                place = [about[name] for name in about] + [recipe["seed"]]
-                self.records[kind] = [
-                    r for r in self.records[kind] if [r[name] for name in about] + [r["recipe"]["seed"]] != place
-                ]
-            self.records[kind].append(record)
-            write_json(self.path, self.records)
-        return record
-
-
-# ---------------------------------------------------------------- a table
 
 
 def reproduce(
@@ -103,9 +32,9 @@ def reproduce(
     """
     seeds, recipes = list(seeds), [recipe for arms in cells.values() for recipe in arms.values()]
     if tune and TRIAL_SEED in seeds:
-        raise ValueError(f"seed {TRIAL_SEED} is the trials': final runs need others")
-    if tune and any(getattr(recipe.data, "held_out", 0) for recipe in recipes):
-        raise ValueError("data.held_out belongs to the trials: final runs are measured on the test set")
+        raise BadArgument(Option("seeds"), TRIAL_SEED, "another seed than that of the trials")
+    if tune and (held_out := [recipe.data.held_out for recipe in recipes if recipe.data.held_out]):
+        raise BadArgument(Option("data.held_out"), held_out[0], "left to the trials: final runs have the test set")
     runner = Runner(device)
     chosen = {
         (cell, arm): _tuned(cell, arm, arms, runner, results, folder, tuned_by) if tune else recipe
@@ -148,11 +77,12 @@ def _tuned(
     """The arm's recipe with what its best trial had; an arm without trials takes SEC's rate and decay."""
     ranges = tables.TUNINGS[arms[arm].data.name]
     own = arm in ranges.strengths
-    method = arm if own else "sec"
+    method = arm if own else tables.PLAIN
     if tuned_by:
         return tuned(arms[arm], _carried(tuned_by, cell, method, arms[arm]), own)
     if method not in arms:
-        raise ValueError(f"{arm} has no trials and takes SEC's learning rate: name the arm sec, too, or --no-tune")
+        reason = f"{arm} has no trials and takes the learning rate of {method}, which is not among the arms"
+        raise Incompatible(("arms", "tune"), reason, (Option("arms", f"{arm} {method}"), Option("no-tune")))
 
     def measure(trial: schema.Recipe) -> dict[str, float]:
         record = results.find("trials", trial)
@@ -176,7 +106,8 @@ def _carried(source: Results, cell: str, arm: str, recipe: schema.Recipe) -> sch
     of &= {name} if name in of else {other for other, its in tables.TUNINGS.items() if its == tables.TUNINGS[name]}
     fits = [run for run in fits if getattr(run.data, "name", "") in of]
     if not fits:
-        raise ValueError(f"{source.path} has no final run of arm {arm} with the loss of {cell} on its data or alike")
+        reason = "it has no final run with this loss, on this data or on data tuned alike"
+        raise NoSettings(source.path, arm, cell, reason)
     if any((run.optimizer, run.constraint) != (fits[0].optimizer, fits[0].constraint) for run in fits):
-        raise ValueError(f"{source.path} has final runs of arm {arm} for {cell} with different settings: keep one's")
+        raise NoSettings(source.path, arm, cell, "its final runs differ in theirs; keep those of one")
     return fits[0]

@@ -117,7 +117,7 @@ VARIANTS = {
 EXCEPTIONS = {
     name: without_sec(VARIANTS[name])
     for dataset in published.ITERATIONS
-    for name in (f"paper-{dataset}-ms{suffix(one)}" for one in (Baseline(), L2Reg()))
+    for name in (f"paper-{dataset}-ms{suffix(one.method)}" for one in (Baseline(), L2Reg()))
 }
 """The authors compared multi-similarity with SEC against another head (App. B.1) and other learning rates."""
 
@@ -131,9 +131,9 @@ def short(eta: float) -> str:
 
 STRENGTHS: list[tuple[str, str, Constraint]] = [
     *((f"-eta{eta}", f"eta {eta} (Table 2)", SEC(eta=eta)) for eta in published.SEC_ABLATION if eta),
-    *((f"{suffix(one)}-eta{one.eta:g}", f"eta {one.eta:g}", one)
+    *((f"{suffix(one.method)}-eta{one.eta:g}", f"eta {one.eta:g}", one)
       for one in (SEC(eta=eta, relative=True) for eta in (1.0, 5.0, 20.0, 80.0))),
-    *((f"{suffix(one)}-eta{short(one.eta)}", f"eta {one.eta:g} (Table 8)", one)
+    *((f"{suffix(one.method)}-eta{short(one.eta)}", f"eta {one.eta:g} (Table 8)", one)
       for one in (L2Reg(eta=eta) for eta in published.L2REG_ABLATION if eta)),
     *((f"-rho{rho}", f"rho {rho} (Table 9)", replace(EMA, rho=rho)) for rho in published.RHO_ABLATION if rho),
 ]  # fmt: skip

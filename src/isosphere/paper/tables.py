@@ -7,48 +7,52 @@ final runs of 100 epochs, so the two best of every arm are tried again with as m
 rates and weight decay.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from isosphere.errors import BadArgument, Option
+from isosphere.metrics.registry import choosing
 from isosphere.paper import evidence, published
 from isosphere.paper.contrastive import CONTRASTIVE, named
-from isosphere.paper.faces import FACES, HEADS
-from isosphere.paper.retrieval import LOSSES, RETRIEVAL
+from isosphere.paper.faces import FACES, HEADS, constraints
+from isosphere.paper.retrieval import ABLATIONS, EMA, LOSSES, RETRIEVAL
+from isosphere.recipes.constraints import suffix
 from isosphere.recipes.ranges import TRIALS, Ranges
-from isosphere.recipes.schema import SEC, BalancedDirections, Baseline, Recipe
+from isosphere.recipes.retrieval import OWN
+from isosphere.recipes.schema import SEC, BalancedDirections, Baseline, Constraint, L2Reg, Recipe
 
 Cells = dict[str, dict[str, Recipe]]
 
-ARMS = ("none", "l2reg", "sec", "sec-ema", "sec-relative", "sec-initial", "balanced")
-FACE_ARMS = ("none", "l2reg", "sec", "sec-ema", "sec-relative")  # of Table 5, too
-DEFAULT_ARMS = ("none", "sec", "sec-relative")
+NONE, PLAIN, RELATIVE = DEFAULT_ARMS = tuple(one.method for one in (Baseline(), SEC(), SEC(relative=True)))
+ARMS = tuple(one.method for one in OWN)
+FACE_ARMS = tuple(one.method for one in constraints("arcface"))  # of Table 5, too
 PAPERS_LOSSES = tuple(loss for loss in LOSSES if loss != "proxyanchor")
 
 TUNED = ("table3", "table5")
 UNSEEN_CLASSES = Ranges(
     lrs=(6.25e-6, 1.25e-5, 2.5e-5, 5e-5),
     strengths={
-        "none": ((0.2, 0.0), (1.0, 0.0)),
-        "sec": ((1.0, 0.1), (1.0, 0.5)),
-        "sec-relative": ((1.0, 2.0), (1.0, 10.0)),
+        NONE: ((0.2, 0.0), (1.0, 0.0)),
+        PLAIN: ((1.0, 0.1), (1.0, 0.5)),
+        RELATIVE: ((1.0, 2.0), (1.0, 10.0)),
     },
     steps=800,
     unit="steps",
     held_out=20,
-    scores=("map@r",),
+    scores=(choosing("retrieval"),),
 )
 UNSEEN_IMAGES = Ranges(
     lrs=(0.0625, 0.25, 1.0, 2.0),
     strengths={
-        "none": ((0.4, 0.0), (2.0, 0.0), (10.0, 0.0), (50.0, 0.0)),
-        "sec": ((1.0, 0.4), (1.0, 2.0), (1.0, 10.0), (10.0, 2.0)),
-        "sec-relative": ((1.0, 2.0), (1.0, 10.0), (1.0, 50.0), (10.0, 10.0)),
+        NONE: ((0.4, 0.0), (2.0, 0.0), (10.0, 0.0), (50.0, 0.0)),
+        PLAIN: ((1.0, 0.4), (1.0, 2.0), (1.0, 10.0), (10.0, 2.0)),
+        RELATIVE: ((1.0, 2.0), (1.0, 10.0), (1.0, 50.0), (10.0, 10.0)),
     },
     steps=20,
     unit="epochs",
     held_out=0.1,
-    scores=("probe_top1", "probe_top1@1", "probe_top1@2", "probe_top1@10"),
+    scores=(choosing("contrastive"), *(f"{choosing('contrastive')}@{rate}" for rate in (1, 2, 10))),
     in_parts=True,
     tried=(*TRIALS, (1, 2), (2, 2), (0, 3), (1, 3)),
     finalists=2,
@@ -70,10 +74,7 @@ TUNINGS = {
 
 SWEPT_LRS = (1.25e-5, 2.5e-5, 5e-5, 1e-4, 2e-4)
 SWEPT_ARMS = {
-    "none": Baseline(),
-    "sec": SEC(eta=0.25),
-    "sec-relative": SEC(eta=10.0, relative=True),
-    "balanced": BalancedDirections(),
+    one.method: one for one in (Baseline(), SEC(eta=0.25), SEC(eta=10.0, relative=True), BalancedDirections())
 }
 """Strengths chosen once at 5e-5 on held-out training classes (`results/cub200_ms_eta_tuning.json`)."""
 
@@ -93,7 +94,7 @@ def cells(table: str, asked: Asked) -> Cells:
     """The cells of a table, each with its arms' recipes in the order in which they are printed."""
     if table not in TABLES:
         raise BadArgument("table", table, f"one of {', '.join(TABLES)}")
-    return TABLES[table][1](asked)
+    return TABLES[table].cells(asked)
 
 
 def trials(arm: str, recipe: Recipe) -> list[Recipe]:
@@ -113,13 +114,13 @@ def _retrieval(asked: Asked) -> Cells:
     found = {}
     for loss in asked.losses or PAPERS_LOSSES:
         cell = f"{dataset}-{loss}"
-        names = {arm: cell + ("" if arm == "none" else f"-{arm}") for arm in asked.arms or DEFAULT_ARMS}
+        names = {arm: cell + suffix(arm) for arm in asked.arms or DEFAULT_ARMS}
         found[cell] = {arm: RETRIEVAL[f"paper-{name}" if asked.paper else name] for arm, name in names.items()}
     return found
 
 
-def _ablation(marks: tuple[str, ...]) -> Cells:
-    """Tables 2, 8 and 9: the recipes of Cars196 with the triplet loss whose suffix begins so, beside the baseline."""
+def _ablation(*methods: str) -> Callable[[Asked], Cells]:
+    """Tables 2, 8 and 9: the recipes of Cars196 with the triplet loss that vary these methods, beside the baseline."""
 
     def build(asked: Asked) -> Cells:
         _known("dataset", [asked.dataset or "cars196"], ["cars196"])
@@ -127,8 +128,8 @@ def _ablation(marks: tuple[str, ...]) -> Cells:
             given = Option("losses" if asked.losses else "arms")
             raise BadArgument(given, asked.losses or asked.arms, "left out: this table has one loss and all arms")
         cell = f"{'paper-' if asked.paper else ''}cars196-triplet"
-        names = [name for name in RETRIEVAL if name.startswith(tuple(f"{cell}-{mark}" for mark in marks))]
-        arms = {"none": RETRIEVAL[cell]} | {name.removeprefix(f"{cell}-"): RETRIEVAL[name] for name in names}
+        ends = [end for end, (_, constraint) in ABLATIONS.items() if constraint.method in methods]
+        arms = {NONE: RETRIEVAL[cell]} | {end.removeprefix("-"): RETRIEVAL[cell + end] for end in ends}
         return {"cars196-triplet": arms}
 
     return build
@@ -171,7 +172,7 @@ def _faces(asked: Asked) -> Cells:
     _known("arms", asked.arms, FACE_ARMS)
     found: Cells = {}
     for head in asked.losses or HEADS:
-        names = {arm: f"{dataset}-{head}" + ("" if arm == "none" else f"-{arm}") for arm in asked.arms or FACE_ARMS}
+        names = {arm: f"{dataset}-{head}{suffix(arm)}" for arm in asked.arms or FACE_ARMS}
         found[f"{dataset}-{head}"] = {arm: FACES[name] for arm, name in names.items() if name in FACES}
     return found
 
@@ -185,7 +186,7 @@ def _simclr(asked: Asked) -> Cells:
     _known("epochs", [str(asked.epochs)], ("100", "200"))
     _known("arms", asked.arms, FACE_ARMS)
     cell = named(dataset, asked.epochs)
-    names = {arm: cell + ("" if arm == "none" else f"-{arm}") for arm in asked.arms or FACE_ARMS}
+    names = {arm: cell + suffix(arm) for arm in asked.arms or FACE_ARMS}
     return {cell: {arm: CONTRASTIVE[f"paper-{n}" if asked.paper else n] for arm, n in names.items()}}
 
 
@@ -195,18 +196,26 @@ def _known(option: str, given: Iterable[str], known: Iterable[str]) -> None:
             raise BadArgument(Option(option), name, f"one of {', '.join(known)}")
 
 
-TABLES = {
-    "table2": ("eta of SEC and of relative SEC, triplet loss on Cars196", _ablation(("eta", "sec-relative-eta"))),
-    "table3": ("retrieval, four losses without and with a constraint (also Table 10)", _retrieval),
-    "table4": ("faces, five heads without and with a constraint (also Table 11)", _faces),
-    "table5": ("SimCLR on CIFAR, linear evaluation (also Table 12)", _simclr),
-    "table8": ("eta of L2-reg, triplet loss on Cars196", _ablation(("l2reg-eta",))),
-    "table9": ("rho of SEC-EMA, triplet loss on Cars196", _ablation(("rho",))),
-    "heads": ("the head's learning rate and first weights, on held-out training classes", _heads),
-    "rates": ("R@1 against learning rate: is SEC more than a larger angular step?", _rates),
-}
-"""Name -> what it is, and its cells."""
+class Table(NamedTuple):
+    """A table: what it is, its cells, and the word that names its files of results."""
 
+    about: str
+    cells: Callable[[Asked], Cells]
+    word: str
+
+
+TABLES = {
+    "table2": Table(
+        "eta of SEC and of relative SEC, triplet loss on Cars196", _ablation(PLAIN, RELATIVE), "ablation_of_eta"
+    ),
+    "table3": Table("retrieval, four losses without and with a constraint (also Table 10)", _retrieval, "retrieval"),
+    "table4": Table("faces, five heads without and with a constraint (also Table 11)", _faces, "faces"),
+    "table5": Table("SimCLR on CIFAR, linear evaluation (also Table 12)", _simclr, "simclr"),
+    "table8": Table("eta of L2-reg, triplet loss on Cars196", _ablation(L2Reg().method), "ablation_of_l2reg"),
+    "table9": Table("rho of SEC-EMA, triplet loss on Cars196", _ablation(EMA.method), "ablation_of_rho"),
+    "heads": Table("the head's learning rate and first weights, on held-out training classes", _heads, "heads"),
+    "rates": Table("R@1 against learning rate: is SEC more than a larger angular step?", _rates, "rates"),
+}
 
 Printed = tuple[tuple[str, ...], dict[str, tuple[float, ...]]]
 
@@ -223,13 +232,18 @@ def printed(table: str, cell: str) -> Printed:
         found = {named(*key): rows for key, rows in published.SIMCLR_RESULTS.items()}
         return published.SIMCLR_METRICS, found.get(cell, {})
     if table == "table2":
-        rows = {f"eta{eta}" if eta else "none": row for eta, row in published.SEC_ABLATION.items()}
-        return published.RETRIEVAL_METRICS["cars196"], rows
+        return published.RETRIEVAL_METRICS["cars196"], {
+            _arm(SEC(eta=eta)): row for eta, row in published.SEC_ABLATION.items()
+        }
     if table == "table8":
-        rows = {f"l2reg-eta{eta:.0e}".replace("e-0", "e-") if eta else "none": row
-                for eta, row in published.L2REG_ABLATION.items()}  # fmt: skip
-        return published.L2REG_METRICS, rows
+        return published.L2REG_METRICS, {_arm(L2Reg(eta=eta)): row for eta, row in published.L2REG_ABLATION.items()}
     if table == "table9":
-        rows = {f"rho{rho}" if rho else "none": row[:3] for rho, row in published.RHO_ABLATION.items()}
-        return published.RHO_METRICS[:3], rows
+        rows = {_arm(replace(EMA, rho=rho) if rho else Baseline()): row for rho, row in published.RHO_ABLATION.items()}
+        return published.RHO_METRICS[:3], {arm: row[:3] for arm, row in rows.items()}
     return (), {}
+
+
+def _arm(constraint: Constraint) -> str:
+    """The name of an ablation's constraint among the arms of its table."""
+    ends = {one: end.removeprefix("-") for end, (_, one) in ABLATIONS.items()}
+    return ends.get(constraint, NONE)

@@ -38,7 +38,7 @@ def override(recipe: Any, changes: dict[str, Any]) -> Any:
     Values are as the command line has them, or as the field does.
     """
     values = to_dict(recipe)
-    fields = [field for field in _flat(values) if not field.endswith(".kind")]
+    fields = [field for field in flat(values) if not field.endswith(".kind")]
     fields += [f"{group}.{name}" for group in values for name in _fields_to_be(type(recipe), group, values[group])]
     for path, text in sorted(changes.items(), key=lambda change: change[0].count(".")):
         *groups, name = path.split(".")
@@ -61,9 +61,17 @@ def override(recipe: Any, changes: dict[str, Any]) -> Any:
     return from_dict(type(recipe), values)
 
 
+def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """The values of `to_dict` by the path of their field: {"loss.margin": 0.5}."""
+    found = {}
+    for name, value in values.items():
+        found.update(flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value})
+    return found
+
+
 def differences(left: Any, right: Any) -> dict[str, tuple[Any, Any]]:
     """Fields in which two recipes differ, {"loss.margin": (0.5, 1.0)}."""
-    first, second = _flat(to_dict(left)), _flat(to_dict(right))
+    first, second = flat(to_dict(left)), flat(to_dict(right))
     keys = dict.fromkeys([*first, *second])
     return {key: (first.get(key), second.get(key)) for key in keys if first.get(key) != second.get(key)}
 
@@ -219,13 +227,6 @@ def _words(kind: Any) -> str:
         else:
             names.append("none" if choice is type(None) else choice.__name__)
     return " | ".join(names)
-
-
-def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat = {}
-    for name, value in values.items():
-        flat.update(_flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value})
-    return flat
 
 
 def _reasons(owner: type) -> dict[str, str]:

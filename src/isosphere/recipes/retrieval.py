@@ -41,7 +41,7 @@ def constraints(eta: float, l2reg: float, relative: float) -> tuple[Constraint, 
 
 
 OWN = constraints(0.1, 1e-3, 2.0)
-SUFFIXES = {suffix(constraint): METHODS[constraint.method].about for constraint in OWN}
+SUFFIXES = {suffix(constraint.method): METHODS[constraint.method].about for constraint in OWN}
 """What most names may end in."""
 
 
@@ -70,7 +70,7 @@ PHOTOS = replace(
 def variants(name: str, what: str, recipe: Recipe, methods: Iterable[Constraint]) -> dict[str, Recipe]:
     """The recipe once for each method, by name and suffix."""
     return {
-        f"{name}{suffix(one)}": replace(recipe, claim=f"{what}: {METHODS[one.method].about}", constraint=one)
+        f"{name}{suffix(one.method)}": replace(recipe, claim=f"{what}: {METHODS[one.method].about}", constraint=one)
         for one in methods
     }
 

@@ -19,13 +19,22 @@ from isosphere.runs.folder import (
     Line,
     RunFolder,
     Snapshot,
-    bases,
-    locate,
     numbers,
     read,
     read_recipe,
 )
-from isosphere.runs.results import Record, Results, is_monitor, read_monitor, read_results
+from isosphere.runs.names import RENAMED, older_name, results_path
+from isosphere.runs.places import bases, locate
+from isosphere.runs.results import (
+    Experiment,
+    Record,
+    Results,
+    experiment_of,
+    is_monitor,
+    read_monitor,
+    read_results,
+    results_json,
+)
 from isosphere.runs.versions import (
     old_fields,
     recipe_of,
@@ -37,8 +46,9 @@ from isosphere.runs.versions import (
 )
 
 __all__ = [
-    "ANY_NAME", "CHECKPOINT", "EMBEDDINGS", "METRICS", "PATHS", "RECIPE", "RESULT", "RUN", "SNAPSHOTS", "THUMBNAILS",
-    "UNREADABLE", "Embedded", "Line", "Record", "Results", "RunFolder", "Snapshot", "bases", "is_monitor", "locate",
-    "numbers", "old_fields", "read", "read_monitor", "read_recipe", "read_results", "recipe_of", "translate_changes",
+    "ANY_NAME", "CHECKPOINT", "EMBEDDINGS", "METRICS", "PATHS", "RECIPE", "RENAMED", "RESULT", "RUN", "SNAPSHOTS",
+    "THUMBNAILS", "UNREADABLE", "Embedded", "Experiment", "Line", "Record", "Results", "RunFolder", "Snapshot", "bases",
+    "experiment_of", "is_monitor", "locate", "numbers", "old_fields", "older_name", "read", "read_monitor",
+    "read_recipe", "read_results", "recipe_of", "results_json", "results_path", "translate_changes",
     "translate_checkpoint", "translate_line", "translate_recipe", "translate_record",
 ]  # fmt: skip

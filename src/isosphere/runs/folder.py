@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from isosphere.errors import DamagedFile, NotARun, OtherVersion, UnfinishedRun
+from isosphere.errors import BadArgument, DamagedFile, NotARun, OtherVersion, UnfinishedRun, UnknownField
 from isosphere.recipes import options, schema
 from isosphere.runs.versions import recipe_of, translate_line, translate_recipe, translate_record
 
@@ -123,7 +123,9 @@ class RunFolder:
         reason = f"it has no {error.args[0]}" if isinstance(error, KeyError) else str(error)
         if self.strict:
             cause = error if isinstance(error, Exception) else None
-            raise (OtherVersion if isinstance(error, KeyError) else DamagedFile)(path, reason) from cause
+            if isinstance(error, KeyError):
+                raise OtherVersion(path, reason, str(error.args[0])) from cause
+            raise DamagedFile(path, reason) from cause
         self.note(f"{path.name} cannot be read: {reason}")
 
 
@@ -132,10 +134,24 @@ def read_recipe(folder: Path) -> schema.Recipe:
     path = folder / RECIPE
     if not path.is_file():
         raise NotARun(folder, RECIPE)
+    held = parsed(path)
     try:
-        return recipe_of(json.loads(path.read_text(encoding="utf-8")))
-    except ValueError as error:
-        raise OtherVersion(path, str(error)) from error
+        return recipe_of(held)
+    except UnknownField as error:
+        raise OtherVersion(path, str(error), error.field.field) from error
+    except BadArgument as error:
+        raise OtherVersion(path, str(error), getattr(error.name, "field", error.name)) from error
+
+
+def parsed(path: Path) -> dict[str, Any]:
+    """The JSON object in a file of a run."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DamagedFile(path, str(error)) from error
+    if not isinstance(found, dict):
+        raise DamagedFile(path, "it holds no JSON object")
+    return found
 
 
 def read(folder: Path, strict: bool = False, name: str = "") -> RunFolder:
@@ -172,15 +188,14 @@ def _object(run: RunFolder, path: Path, reason: str = "") -> dict[str, Any]:
         run.note(f"no {path.name}" + (f": {reason}" if reason else ""))
         return {}
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(found, dict):
-            raise ValueError("it holds no JSON object")
-        if path.name == RESULT and not isinstance(found.get("last"), dict):
-            raise KeyError("last")
-        return found
-    except UNREADABLE as error:
-        run.fault(path, error)
+        found = parsed(path)
+    except DamagedFile as error:
+        run.fault(path, error.reason)
         return {}
+    if path.name == RESULT and not isinstance(found.get("last"), dict):
+        run.fault(path, KeyError("last"))
+        return {}
+    return found
 
 
 def recipe_and_values(held: Any) -> tuple[schema.Recipe | None, dict[str, Any]]:
@@ -214,7 +229,7 @@ def read_lines(run: RunFolder, path: Path) -> list[Line]:
             kind, step = line["kind"], int(line["step"])
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             if run.strict and number < len(texts):  # the last may be under way
-                raise DamagedFile(path, f"line {number}: {error!r}") from error
+                raise DamagedFile(path, f"line {number}: {error!r}", f"line {number}") from error
             bad += 1
             continue
         kept = {name: line[name] for name in TEXTS if name in line}
@@ -256,30 +271,3 @@ def _every(values: dict[str, Any]) -> int | None:
     """Steps between two snapshots, where the recipe counts in steps."""
     loop = values.get("loop", {})
     return loop.get("snapshot_every") if loop.get("unit", "steps") == "steps" else None
-
-
-# ---------------------------------------------------------------- where a run's images are
-
-
-def bases(run: Path) -> tuple[Path, ...]:
-    """Folders where a run's relative paths may begin: where it was trained, then those above it, nearest first.
-
-    The current folder is not among them, as it may hold other images under the same name.
-    """
-    path, above = run / RUN, tuple(run.resolve().parents)
-    begun = json.loads(path.read_text(encoding="utf-8")).get("seen_from") if path.is_file() else None
-    return above if begun is None else (run.resolve() / begun, *above)
-
-
-def locate(path: str, root: str, run: Path) -> Path:
-    """The file of a test image: `path` below the recipe's data.root or as given, from where the run began or from here.
-
-    A root that is a CSV stands for its folder. What an older path repeats of the root is dropped if need be. A file
-    that is nowhere keeps its path.
-    """
-    begun = (*bases(run), Path())
-    folders = [its.parent if its.is_file() else its for its in (base / root for base in begun)]
-    parts, name = Path(path).parts, Path(root).name
-    tail = Path(*parts[parts.index(name) + 1 :]) if name in parts else Path(path)
-    places = [*(its / path for its in folders), *(base / path for base in begun), *(its / tail for its in folders)]
-    return next((place for place in places if place.is_file()), Path(path))

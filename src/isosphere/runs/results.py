@@ -9,10 +9,22 @@ from typing import Any
 
 from isosphere.errors import NotResults
 from isosphere.runs.folder import RunFolder, Snapshot, numbers, read_lines, recipe_and_values
+from isosphere.runs.names import results_path
 from isosphere.runs.versions import translate_record
 
 Record = dict[str, Any]
 """A run: cell, method, seed, recipe (JSON) and last; perhaps tests, norms (step, loss, mean, variance) and turns."""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What the runs of a file have in common, and other files do not: by it a file is found, whatever its name."""
+
+    table: str  # as `isosphere reproduce` names it; empty for other runs
+    dataset: str
+    protocol: str = ""  # "paper" is as the authors trained, "untuned" without trials; empty is the table's own
+    changes: dict[str, Any] = field(default_factory=dict)  # fields in which all recipes differ from the table's own
+    tuned_by: str = ""  # the name of the file whose settings these runs have
 
 
 @dataclass(frozen=True)
@@ -23,13 +35,42 @@ class Results:
     runs: list[Record]
     trials: list[Record]
     problems: list[str] = field(default_factory=list)
+    experiment: Experiment | None = None  # older files do not say
 
 
 def read_results(path: Path, strict: bool = True) -> Results:
-    """A file of results, or of one record; if lenient, records that cannot be read are left out.
+    """A file of results, or of one record, also by a name of before; if lenient, odd records are left out.
 
     A record without cell and method, as older files have, goes by its name less its seed.
     """
+    path = results_path(path)
+    held = results_json(path)
+    held = {"runs": [held], "experiment": held.get("experiment")} if "recipe" in held else held
+    kinds: dict[str, list[Record]] = {"runs": [], "trials": []}
+    problems: list[str] = []
+    for kind, found in kinds.items():
+        for number, record in enumerate(_a(list, held, kind, path)):
+            try:
+                found.append(_record(record, path, f"{kind}[{number}]"))
+            except NotResults as error:
+                if strict:
+                    raise
+                problems.append(f"left out: {error.field} {error.reason}")
+    if not any(kinds.values()):
+        raise NotResults(path, problems[0] if problems else "it holds no runs")
+    return Results(path.stem, **kinds, problems=problems, experiment=_experiment(held))
+
+
+def experiment_of(path: Path) -> Experiment | None:
+    """What a file says it holds; nothing of other files."""
+    try:
+        return _experiment(results_json(path))
+    except NotResults:
+        return None
+
+
+def results_json(path: Path) -> dict[str, Any]:
+    """The JSON object in a file."""
     if not path.is_file():
         raise NotResults(path, "there is no such file")
     try:
@@ -38,29 +79,42 @@ def read_results(path: Path, strict: bool = True) -> Results:
         raise NotResults(path, str(error)) from error
     if not isinstance(held, dict):
         raise NotResults(path, "it holds no JSON object")
-    held = {"runs": [held]} if "recipe" in held else held
-    kinds: dict[str, list[Record]] = {"runs": [], "trials": []}
-    problems: list[str] = []
-    for kind, found in kinds.items():
-        for number, record in enumerate(held.get(kind) or ()):
-            try:
-                found.append(_record(record, path.stem))
-            except (ValueError, KeyError, TypeError, AttributeError) as error:
-                reason = f"record {number} of {kind} cannot be read: {error!r}"
-                if strict:
-                    raise NotResults(path, reason) from error
-                problems.append(reason)
-    if not any(kinds.values()):
-        raise NotResults(path, problems[0] if problems else "it holds no runs")
-    return Results(path.stem, **kinds, problems=problems)
+    return held
 
 
-def _record(record: dict[str, Any], file: str) -> Record:
-    found = translate_record(record)
+def _experiment(held: dict[str, Any]) -> Experiment | None:
+    said = held.get("experiment")
+    try:
+        return Experiment(**said) if said else None
+    except TypeError:  # of a later version
+        return None
+
+
+def _record(record: Any, path: Path, place: str) -> Record:
+    if not isinstance(record, dict):
+        raise NotResults(path, "is no JSON object", place)
+    found = translate_record({**record, "recipe": _a(dict, record, "recipe", path, place)})
+    last = _a(dict, record, "last", path, place)
+    for name in ("tests", "norms", "turns"):
+        _a(list, {name: [], **record}, name, path, place)
+    method = found.get("method") or re.sub(r"-seed\d+$", "", str(found.get("name", "")))
+    if not method:
+        raise NotResults(path, "is missing", f"{place}.arm")
     _, values = recipe_and_values(found["recipe"])
-    method = found.get("method") or re.sub(r"-seed\d+$", "", found["name"])
-    known = {"cell": str(found.get("cell", file)), "method": str(method), "seed": values.get("seed", 0)}
-    return found | known | {"recipe": values, "last": numbers(found["last"])}
+    known = {"cell": str(found.get("cell", path.stem)), "method": str(method), "seed": values.get("seed", 0)}
+    return found | known | {"recipe": values, "last": numbers(last)}
+
+
+def _a(kind: type, held: dict[str, Any], name: str, path: Path, place: str = "") -> Any:
+    """A value of a file; none is an empty list, and nothing else can be missing."""
+    field = f"{place}.{name}".lstrip(".")
+    value = held.get(name)
+    if value is None and kind is list and not place:
+        return []
+    if not isinstance(value, kind):
+        words = {list: "a list", dict: "an object"}[kind]
+        raise NotResults(path, "is missing" if name not in held else f"is not {words}", field)
+    return value
 
 
 def is_monitor(path: Path) -> bool:

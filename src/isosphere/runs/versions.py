@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from isosphere.recipes import options, schema
+from isosphere.runs.names import RENAMED as RENAMED_FILES
 
 RENAMED = {"optimiser": "optimizer"}  # fields of a recipe
 KINDS = {"Unlabelled": "Unlabeled"}  # values of `kind` in a recipe
@@ -83,6 +84,8 @@ def translate_record(record: dict[str, Any]) -> dict[str, Any]:
     found = {RECORDED.get(key, key): value for key, value in record.items()}
     notes = found.get("notes") or []
     found["notes"] = [notes] if isinstance(notes, str) else list(notes)
+    if "tuned_by" in found:
+        found["tuned_by"] = RENAMED_FILES.get(found["tuned_by"], found["tuned_by"])
     return found | {"recipe": translate_recipe(found["recipe"])} if "recipe" in found else found
 
 

@@ -1,0 +1,29 @@
+"""Where a run's images are: its relative paths begin where it was trained, or above it."""
+
+from pathlib import Path
+
+from isosphere.runs.folder import RUN, parsed
+
+
+def bases(run: Path) -> tuple[Path, ...]:
+    """Folders where a run's relative paths may begin: where it was trained, then those above it, nearest first.
+
+    The current folder is not among them, as it may hold other images under the same name.
+    """
+    path, above = run / RUN, tuple(run.resolve().parents)
+    begun = parsed(path).get("seen_from") if path.is_file() else None
+    return above if begun is None else (run.resolve() / begun, *above)
+
+
+def locate(path: str, root: str, run: Path) -> Path:
+    """The file of a test image: `path` below the recipe's data.root or as given, from where the run began or from here.
+
+    A root that is a CSV stands for its folder. What an older path repeats of the root is dropped if need be. A file
+    that is nowhere keeps its path.
+    """
+    begun = (*bases(run), Path())
+    folders = [its.parent if its.is_file() else its for its in (base / root for base in begun)]
+    parts, name = Path(path).parts, Path(root).name
+    tail = Path(*parts[parts.index(name) + 1 :]) if name in parts else Path(path)
+    places = [*(its / path for its in folders), *(base / path for base in begun), *(its / tail for its in folders)]
+    return next((place for place in places if place.is_file()), Path(path))
