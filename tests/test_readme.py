@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from isosphere import cli
 from isosphere.paper import ALL
 from isosphere.recipes import options
 
@@ -21,10 +22,11 @@ def blocks(path: Path, language: str) -> list[str]:
 
 
 def commands(path: Path) -> list[list[str]]:
-    """The words of each `isosphere train` and `isosphere reproduce`, without what stands before and behind."""
+    """The words of every `isosphere ...` in blocks, less comments, what stands before, and `...` with what follows."""
     lines = "\n".join(blocks(path, "")).replace("\\\n", " ").splitlines()
-    found = [re.search(r"isosphere (train|reproduce) .*", line) for line in lines]
-    return [shlex.split(match.group(), comments=True)[1:] for match in found if match]
+    found = [re.search(r"(?:^|-m |\d )isosphere (.+)", line) for line in lines]
+    words = [shlex.split(match.group(1), comments=True) for match in found if match]
+    return [its[: its.index("...")] if "..." in its else its for its in words]
 
 
 def test_the_python_of_readme_runs(tmp_path, monkeypatch):
@@ -52,19 +54,15 @@ def test_the_python_of_readme_runs(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.name)
-def test_commands_name_recipes_and_fields_that_there_are(path):
+def test_commands_can_be_typed_and_name_recipes_and_fields_that_there_are(path):
     found = commands(path)
     assert len(found) > 3
-    for kind, *words in found:
-        words = words[: words.index("...")] if "..." in words else words
-        changes = {
-            word[2:]: value for word, value in zip(words, words[1:] + [""], strict=True) if re.match(r"--\w+\.", word)
-        }
-        if kind == "reproduce":
-            name = {"table3": "cub200-ms", "table4": "casia-arcface", "table5": "simclr-cifar10"}[words[0]]
-        elif words[0].startswith("--resume"):
+    for words in found:
+        _, asked = cli.read(words)  # refuses what a command does not take
+        if words[0] == "reproduce":
+            name = {"table3": "cub200-ms", "table4": "casia-arcface", "table5": "simclr-cifar10"}[asked.table]
+        elif words[0] != "train" or asked.resume:
             continue
         else:
-            name = "photos-sec" if words[0].startswith("./") else words[0]
-        assert name in ALL, f"{path.name}: {name}"
-        options.override(ALL[name], changes)
+            name = "photos-sec" if asked.what.startswith("./") else asked.what
+        options.override(ALL[name], asked.changes)

@@ -6,13 +6,14 @@ Bad input ends in one line and exit code 2, a failed run in one line and exit co
 import atexit
 import os
 import sys
+from argparse import Namespace
 from difflib import get_close_matches
 from importlib import import_module
 from types import ModuleType
 
 from isosphere.cli.endings import code_of, note, show_warnings, words_of
 from isosphere.cli.parser import Parser
-from isosphere.errors import BadUsage, missing_extra, need
+from isosphere.errors import BadUsage, missing_extra
 
 COMMANDS = (
     "train", "evaluate", "embed", "inspect", "report", "figure", "recipes", "datasets", "demo", "reproduce",
@@ -63,17 +64,23 @@ def perform(words: list[str]) -> int:
         if os.environ.get("RANK") == "0":
             note(f"{words[0]} runs in one process: leave out torchrun, which is for train")
         return 2
-    command = _command(words[0])
-    parser = Parser(f"isosphere {words[0]}", command.__doc__)
-    command.declare(parser)
-    asked = parser.read(words[1:])
-    rich = need("rich", "train", f"isosphere {words[0]}")
-    rich.reconfigure(stderr=True, quiet=not sys.stderr.isatty())  # progress is for a screen, and never among results
+    command, asked = read(words)
     try:
+        import rich
+
+        rich.reconfigure(stderr=True, quiet=not sys.stderr.isatty())  # progress is for a screen, never among results
         command.run(asked)
     except ModuleNotFoundError as error:
         raise missing_extra(error, f"isosphere {words[0]}") from error
     return 0
+
+
+def read(words: list[str]) -> tuple[ModuleType, Namespace]:
+    """The command, and what it was given."""
+    command = _command(words[0])
+    parser = Parser(f"isosphere {words[0]}", command.__doc__)
+    command.declare(parser)
+    return command, parser.read(words[1:])
 
 
 def _overview() -> Parser:
