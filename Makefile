@@ -11,7 +11,7 @@ test: .venv/ready-test
 	$(BIN)/ruff check src tests benchmarks examples tools
 	$(BIN)/python -m pytest -n 2
 
-# Trains the tag before-redesign and HEAD, and compares their results in bits.
+# Trains the commit before the redesign and HEAD, and compares their results in bits.
 compare: .venv/ready-test
 	$(BIN)/python tools/compare.py
 

@@ -25,6 +25,7 @@ from typing import Any
 
 from small_data import make_data
 
+BEFORE = "ea17ea5b7f13454c6b5f50ab3ac08617f3358a63"  # the tag before-redesign, which a clone may not have
 REPOSITORY = Path(__file__).resolve().parents[1]
 STEPS = 20
 STOPPED = 12  # where the run that is resumed was stopped; its last evaluation was before that
@@ -87,7 +88,7 @@ OLD = "semi-hard, SEC, folder, worker"  # the recipe that the older commit begin
 def main() -> int:
     """Run both commits, print the table, and return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("before", nargs="?", default="before-redesign", help="a commit (default: before-redesign)")
+    parser.add_argument("before", nargs="?", default=BEFORE, help="a commit (default: before the redesign)")
     parser.add_argument("after", nargs="?", default="HEAD", help="a commit, or . for the working tree (default: HEAD)")
     parser.add_argument("--only", default="", help="only recipes whose name contains this; no old run folder")
     parser.add_argument("--keep", type=Path, help="a folder that does not exist, to keep all run folders in")
