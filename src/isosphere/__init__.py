@@ -20,7 +20,7 @@ def __getattr__(name: str) -> object:
     if name == "__version__":
         return _version()
     if name not in _HOME:
-        raise AttributeError(f"module 'isosphere' has no attribute {name!r}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
     try:
         if _HOME[name] == __name__:
             return import_module(f"{__name__}.{name}")

@@ -140,7 +140,8 @@ def read_recipe(folder: Path) -> schema.Recipe:
     except UnknownField as error:
         raise OtherVersion(path, str(error), error.field.field) from error
     except BadArgument as error:
-        raise OtherVersion(path, str(error), getattr(error.name, "field", error.name)) from error
+        name = error.name if isinstance(error.name, str) else error.name.field
+        raise OtherVersion(path, str(error), name) from error
 
 
 def parsed(path: Path) -> dict[str, Any]:

@@ -112,7 +112,7 @@ def _a(kind: type, held: dict[str, Any], name: str, path: Path, place: str = "")
     if value is None and kind is list and not place:
         return []
     if not isinstance(value, kind):
-        words = {list: "a list", dict: "an object"}[kind]
+        words = "a list" if kind is list else "an object"
         raise NotResults(path, "is missing" if name not in held else f"is not {words}", field)
     return value
 
