@@ -98,8 +98,8 @@ class Constraint(nn.Module):
         """The penalty, already weighted, (N, D) -> scalar."""
         return sphere.raised(embeddings.detach()).new_zeros(())
 
-    def after_step(self, model: nn.Module) -> None:
-        """Change the model after the optimizer's step."""
+    def after_step(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        """Change the model, and what the optimizer holds of it, after the optimizer's step."""
 
     def eta_at(self, progress: float) -> float:
         """The penalty's weight when this fraction of training lies behind."""

@@ -29,6 +29,8 @@ METHODS = {
     "sec-relative-ema": Method("relative SEC-EMA", "#009E73", "norms pulled to their running mean, in proportion"),
     "sec-relative-initial": Method("relative SEC, initial radius", "#009E73", "norms pulled to the first mean, scaled"),
     "sec-relative-fixed": Method("relative SEC, fixed radius", "#009E73", "norms pulled to a constant, in proportion"),
+    "placebo": Method("SEC's pulls, shuffled", "#999999", "a control: as strong as SEC, and evens out nothing"),
+    "scale": Method("scale alone", "#F0E442", "a control: the mean norm follows a course, the spread is left alone"),
     "balanced": Method("balanced directions", "#000000", "norms left alone, the gradient divided by their mean"),
 }
 """By name, in the order of legends. Colors are Okabe and Ito's, which color-blind readers can tell apart."""
@@ -100,7 +102,35 @@ class BalancedDirections(Checked):
         return "balanced"
 
 
-Constraint = Baseline | L2Reg | SEC | BalancedDirections
+@dataclass(frozen=True)
+class ShuffledPulls(Checked):
+    """A control: SEC's pulls, each on another embedding of the batch."""
+
+    built_by = "isosphere.losses.controls:ShuffledPulls"
+    eta: NotNegative = 0.1
+    """Weight of the pulls, as in SEC."""
+
+    @property
+    def method(self) -> str:
+        """Its name in `METHODS`."""
+        return "placebo" if self.eta else "none"
+
+
+@dataclass(frozen=True)
+class ScaleCourse(Checked):
+    """A control: the last layer is rescaled after each step, so that the mean norm follows a course."""
+
+    built_by = "isosphere.losses.controls:ScaleCourse"
+    course: tuple[Positive, ...] = (1.0, 1.0)
+    """Mean norms at equal parts of training, for instance those of a run with SEC."""
+
+    @property
+    def method(self) -> str:
+        """Its name in `METHODS`."""
+        return "scale"
+
+
+Constraint = Baseline | L2Reg | SEC | BalancedDirections | ShuffledPulls | ScaleCourse
 
 
 def label(constraint: Constraint) -> str:

@@ -87,7 +87,7 @@ def update(run: Run, images: Tensor, labels: Tensor, progress: Tensor | float) -
         everything = [p for group in run.optimizer.param_groups for p in group["params"]]
         distributed.clip_gradients(everything, run.recipe.loop.clip)
     run.optimizer.step()
-    run.constraint.after_step(run.model)
+    run.constraint.after_step(run.model, run.optimizer)
 
     # ---- what is logged: the losses, and the figures of norms and of the criterion's gradient (Proposition 1)
     values = {"loss": loss.detach(), "metric": metric.detach(), "penalty": penalty.detach()}

@@ -1,0 +1,58 @@
+"""Constraints that are no remedies but controls: each does one thing of what SEC does, to find out which one helps."""
+
+import torch
+from torch import Tensor, nn
+
+from isosphere import sphere
+
+from .norms import Constraint
+
+
+class ShuffledPulls(Constraint):
+    """A placebo: SEC's pulls, each on another embedding of the batch. They are as strong and even out nothing.
+
+    The pull on row i is SEC's on the row half a batch away, which is of another class.
+    """
+
+    def __init__(self, eta: float = 0.1) -> None:
+        super().__init__()
+        self.eta = eta
+
+    def forward(self, embeddings: Tensor, *, progress: Tensor | float | None = None) -> Tensor:
+        lengths = sphere.norms(embeddings)
+        excess = (lengths - lengths.mean()).detach().roll(len(lengths) // 2)
+        return self.eta * 2 * (excess * lengths).mean()
+
+    def eta_at(self, progress: float) -> float:
+        return self.eta
+
+
+class ScaleCourse(Constraint):
+    """Scale alone: after each step the last layer is rescaled so that the mean norm follows a course.
+
+    `course` holds mean norms at equal parts of training, for instance those of a run with SEC. The optimizer's moments
+    are rescaled as the gradient is: an angular loss has a gradient that falls as the scale grows.
+    """
+
+    def __init__(self, course: tuple[float, ...]) -> None:
+        super().__init__()
+        self.register_buffer("course", torch.tensor(course), persistent=False)
+        self.register_buffer("factor", torch.ones(()), persistent=False)
+
+    @torch.no_grad()
+    def forward(self, embeddings: Tensor, *, progress: Tensor | float | None = None) -> Tensor:
+        place = torch.as_tensor(progress, device=self.course.device) * (len(self.course) - 1)
+        before = place.floor().long()
+        after = (before + 1).clamp(max=len(self.course) - 1)
+        wanted = torch.lerp(self.course[before], self.course[after], place - before)
+        self.factor.copy_(wanted / sphere.norms(embeddings).mean())
+        return self.factor.new_zeros(())
+
+    @torch.no_grad()
+    def after_step(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        powers = {"exp_avg": -1, "momentum_buffer": -1, "exp_avg_sq": -2}
+        for parameter in model.head[-1].parameters():
+            parameter.mul_(self.factor)
+            for name, value in optimizer.state[parameter].items():
+                if name in powers:
+                    value.mul_(self.factor ** powers[name])
