@@ -30,7 +30,8 @@ def test_a_run_follows_the_course(tmp_path):
     fit(tiny_recipe("rendered", changes), tmp_path / "run", "cpu")
     lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     norms = [line["norm_mean"] for line in lines if line["kind"] == "train"]
-    assert norms[1:] == pytest.approx([4 + 4 * step / 20 for step in range(len(norms) - 1)], rel=0.1)
+    assert norms[0] < 3  # of the random start
+    assert norms[4:] == pytest.approx([4 + 4 * step / 20 for step in range(3, 19)], rel=0.1)
 
 
 class Headed(nn.Module):
