@@ -11,6 +11,12 @@ from torch import Tensor, nn
 
 import isosphere
 from isosphere import SEC, ClassBatches, NormMonitor, TripletLoss, errors, functional
+from isosphere.data import Images, ImageSet, PackedSet, View
+from isosphere.data.alignment import FaceView
+from isosphere.data.faces import FlipView
+from isosphere.data.recordio import RecordSet
+from isosphere.data.transforms import ShiftView, TestView, TrainView
+from isosphere.data.two_views import ContrastiveView
 
 if TYPE_CHECKING:
     from typing_extensions import assert_type
@@ -39,6 +45,12 @@ assert_type(isosphere.map_at_r(embeddings.numpy(), labels.numpy()), float)
 assert_type(isosphere.identification(embeddings, labels, embeddings, counts=12), dict[str, float])
 assert_type(isosphere.metrics.verification(embeddings, embeddings, labels)["accuracy"], float | list[float])
 
+# Sources of images, and views
+files, packed, records = ImageSet.folder("photos"), PackedSet.__new__(PackedSet), RecordSet.pair("faces.rec")
+sources: list[Images] = [files, packed, records, files.of_classes([0]), packed.subset([0]), records.subset([0])]
+views: list[View] = [TrainView(), TestView(), ShiftView(), ContrastiveView(), FlipView(), FaceView()]
+assert_type(files.batch(labels, TestView()), Tensor)
+
 # A trained run, and what can go wrong
 try:
     run = isosphere.load_run("runs/mine")
@@ -49,6 +61,7 @@ except errors.BadArgument as argument:
 model: isosphere.Embedder = isosphere.build_embedder("small_cnn", dim=64)
 
 # What a checker must find
+wrong: list[Images] = [FaceView()]  # type: ignore[list-item]
 assert isosphere.Sec  # type: ignore[attr-defined]
 isosphere.TripletLoss(margn=1.0)  # type: ignore[call-arg]
 isosphere.SEC(eta="much")  # type: ignore[arg-type]

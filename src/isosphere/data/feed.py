@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, Dataset
 from isosphere.errors import UnreadableImage
 from isosphere.samplers import ClassBatches, OrderedBatches, ShuffledBatches
 
-from .images import Images
+from .images import Images, read_batch
 from .transforms import View, uniforms
 
 
@@ -49,15 +49,9 @@ class Steps(Dataset):
             chosen = indices.to(device, non_blocking=True)
             return Batch(self.image_set.batch(chosen, self.view, numbers), labels, indices)
         try:
-            decoded = {index: self.image_set[index] for index in dict.fromkeys(indices.tolist())}  # once for all views
-        except UnreadableImage as error:  # returned, because a worker would raise it without its path
+            return Batch(read_batch(self.image_set, indices, self.view, numbers), labels, indices)
+        except UnreadableImage as error:  # returned, because a worker would raise it as another error
             return error
-        images = [decoded[index] for index in indices.tolist()]
-        if self.view is not None and len({image.shape for image in images}) > 1:
-            images = [self.view(image, its) for image, its in zip(images, numbers, strict=True)]
-            return Batch(torch.stack(images), labels, indices)
-        whole = torch.stack(images)  # images of one size are seen at once, which is quicker and the same
-        return Batch(self.view(whole, numbers) if self.view is not None else whole, labels, indices)
 
 
 def loader(

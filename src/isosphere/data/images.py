@@ -1,6 +1,7 @@
 """A set of labeled images, from a folder of class folders, a CSV or pixels in memory, and its split by class."""
 
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Protocol, Self
@@ -45,16 +46,28 @@ class Images(Protocol):
         """One image, uint8 (C, H, W)."""
 
     def batch(self, indices: Tensor, view: View | None, numbers: Tensor | None = None) -> Tensor:
-        """Images at these indices (N,) seen through the view, (N, C, S, S); only called where there is a device."""
+        """Images at these indices (N,) seen through the view, (N, C, S, S); loops ask only where there is a device."""
 
-    def subset(self, indices: Iterable[int] | Tensor) -> "Images":
+    def subset(self, indices: Iterable[int] | Tensor) -> Self:
         """The images at these indices, in this order; classes left without images go, the others keep their order."""
 
-    def of_classes(self, class_indices: Iterable[int]) -> "Images":
+    def of_classes(self, class_indices: Iterable[int]) -> Self:
         """All images of these classes, in the set's order, relabeled to 0..C-1 in the set's order of classes."""
 
 
-class LabeledImages:
+def read_batch(images: Images, indices: Tensor, view: View | None, numbers: Tensor | None = None) -> Tensor:
+    """Images one by one, each decoded once, seen through the view with numbers (N, draws); a batch (N, C, S, S)."""
+    decoded = {index: images[index] for index in dict.fromkeys(indices.tolist())}
+    found = [decoded[index] for index in indices.tolist()]
+    if view is None:
+        return torch.stack(found)
+    numbers = torch.empty(len(found), 0) if numbers is None else numbers
+    if len({image.shape for image in found}) > 1:
+        return torch.stack([view(image, its) for image, its in zip(found, numbers, strict=True)])
+    return view(torch.stack(found), numbers)  # images of one size are seen at once, which is quicker and the same
+
+
+class LabeledImages(ABC):
     """What all of our sets share: labels, classes and the choice of classes."""
 
     note = ""
@@ -64,6 +77,14 @@ class LabeledImages:
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    @abstractmethod
+    def __getitem__(self, index: int) -> Tensor:
+        """One image, uint8 (C, H, W)."""
+
+    @abstractmethod
+    def subset(self, indices: Iterable[int] | Tensor) -> Self:
+        """The images at these indices, in this order; classes left without images go, the others keep their order."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({len(self)} images of {len(self.classes)} classes)"
@@ -154,7 +175,10 @@ class ImageSet(LabeledImages):
         return cls(labels.long(), classes, pixels=pixels)
 
     def __getitem__(self, index: int) -> Tensor:
-        return decode(self.paths[index]) if self.pixels is None else self.pixels[index]
+        if self.pixels is not None:
+            return self.pixels[index]
+        assert self.paths is not None, "a set has pixels or paths"
+        return decode(self.paths[index])
 
     @property
     def device(self) -> torch.device | None:
@@ -167,14 +191,18 @@ class ImageSet(LabeledImages):
         return self.pixels is None
 
     def batch(self, indices: Tensor, view: View | None, numbers: Tensor | None = None) -> Tensor:
-        """Pixels in memory at these indices (N,) seen through the view, uint8 (N, C, H, W)."""
+        """Images at these indices (N,) seen through the view, uint8 (N, C, S, S); pixels in memory all at once."""
+        if self.pixels is None:
+            return read_batch(self, indices, view, numbers)
         images = self.pixels[indices]
-        return images if view is None else view(images, numbers)
+        if view is None:
+            return images
+        return view(images, torch.empty(len(images), 0, device=images.device) if numbers is None else numbers)
 
-    def subset(self, indices: Iterable[int] | Tensor) -> "ImageSet":
+    def subset(self, indices: Iterable[int] | Tensor) -> Self:
         """The images at these indices, in this order; classes left without images go, the others keep their order."""
         kept, labels, classes = self.relabeled(indices)
-        part = ImageSet(
+        part = type(self)(
             labels,
             classes,
             None if self.paths is None else [self.paths[i] for i in kept.tolist()],

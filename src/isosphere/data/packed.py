@@ -7,6 +7,7 @@ buffer may be on a GPU, where a batch of crops is one gather.
 from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -14,7 +15,7 @@ from torch import Tensor
 from isosphere.errors import BadArgument
 
 from .images import ImageSet, LabeledImages
-from .transforms import CROP_DRAWS, TestView, TrainView, crop_boxes, flips
+from .transforms import CROP_DRAWS, TestView, TrainView, View, crop_boxes, flips
 
 CHUNK = 128  # images cropped at once, which bounds the memory of the gather's indices
 
@@ -71,11 +72,13 @@ class PackedSet(LabeledImages):
         """Whether the buffer is a mapped file."""
         return self.device.type == "cpu"
 
-    def subset(self, indices: Iterable[int] | Tensor) -> "PackedSet":
+    def subset(self, indices: Iterable[int] | Tensor) -> Self:
         """The images at these indices, in this order, relabeled as `ImageSet.subset` does; the buffer is shared."""
         kept = torch.as_tensor(indices if isinstance(indices, Tensor) else list(indices), dtype=torch.long).cpu()
-        parts = (part[kept.to(part.device)] for part in (self.starts, self.heights, self.widths))
-        return PackedSet(self.images.subset(kept), self.shorter, self.file, self.buffer, *parts)
+        places = (part[kept.to(part.device)] for part in (self.starts, self.heights, self.widths))
+        part = type(self)(self.images.subset(kept), self.shorter, self.file, self.buffer, *places)
+        part.note = self.note
+        return part
 
     def fits(self, device: torch.device | str, share: float = 0.5) -> bool:
         """Whether the buffer takes no more than this share of the device's free memory; on the CPU it always fits."""
@@ -85,18 +88,22 @@ class PackedSet(LabeledImages):
     def to(self, device: torch.device | str) -> "PackedSet":
         """The same set with its buffer on the device."""
         parts = (part.to(device) for part in (self.buffer, self.starts, self.heights, self.widths))
-        return PackedSet(self.images, self.shorter, self.file, *parts)
+        moved = PackedSet(self.images, self.shorter, self.file, *parts)
+        moved.note = self.note
+        return moved
 
-    def batch(self, indices: Tensor, view: TrainView | TestView, numbers: Tensor | None = None) -> Tensor:
+    def batch(self, indices: Tensor, view: View | None, numbers: Tensor | None = None) -> Tensor:
         """These images seen through the view, uint8 (N, 3, S, S), channels last in memory, without synchronizing.
 
         `indices` (N,) and, for a TrainView, `numbers` (N, view.draws) are on the store's device.
         """
-        if view.shorter != self.shorter or view.size > self.shorter:
-            expected = f"of the shorter side {self.shorter}, with which the images are packed, and no larger"
+        if not isinstance(view, TrainView | TestView) or view.shorter != self.shorter or view.size > self.shorter:
+            expected = f"a TrainView or TestView for packed images of the shorter side {self.shorter}"
             raise BadArgument("view", view, expected)
         heights, widths = self.heights[indices], self.widths[indices]
         if isinstance(view, TrainView):
+            if numbers is None:
+                raise BadArgument("numbers", None, f"{view.draws} for each image")
             boxes = crop_boxes(numbers[:, :CROP_DRAWS], heights, widths, view.scale, view.ratio)
             flipped = flips(numbers[:, CROP_DRAWS]) if view.flip else torch.zeros_like(heights, dtype=torch.bool)
         else:

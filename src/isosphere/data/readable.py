@@ -2,14 +2,17 @@
 
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 from isosphere.errors import Option, UnreadableImage, UnreadableImages
 
-from .images import ImageSet
+from .images import Images
 from .lists import some
 
+Source = TypeVar("Source", bound=Images)
 
-def check_images(image_set: ImageSet, workers: int = 8) -> dict[int, UnreadableImage]:
+
+def check_images(image_set: Images, workers: int = 8) -> dict[int, UnreadableImage]:
     """Decode every file in parallel behind a progress bar; the failures by index, none for pixels in memory."""
     from rich.progress import track
 
@@ -20,14 +23,14 @@ def check_images(image_set: ImageSet, workers: int = 8) -> dict[int, UnreadableI
             return error
         return None
 
-    if image_set.pixels is not None:
+    if image_set.device is not None:
         return {}
     with ThreadPoolExecutor(workers) as pool:  # threads are enough: PIL decodes without the interpreter's lock
         found = track(pool.map(failure, range(len(image_set))), "checking images", len(image_set), transient=True)
         return {index: error for index, error in enumerate(found) if error is not None}
 
 
-def readable_images(image_set: ImageSet, skip_unreadable: bool = False, workers: int = 8) -> ImageSet:
+def readable_images(image_set: Source, skip_unreadable: bool = False, workers: int = 8) -> Source:
     """The set if every file can be decoded; else an error that names the others, or a warning and the set without them.
 
     How many were left out is also in the `note` of the set.

@@ -13,6 +13,7 @@ import mmap
 import struct
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 import torch
@@ -21,7 +22,8 @@ from torch import Tensor
 from isosphere.errors import BadRecord, DamagedFile, NoImages, NotFound, OtherCounts, UnreadableImage, WrongIndex
 
 from .decoding import decode
-from .images import LabeledImages
+from .images import LabeledImages, read_batch
+from .transforms import View
 
 MAGIC = struct.pack("<I", 0xCED7230A)
 LENGTH = (1 << 29) - 1
@@ -189,9 +191,13 @@ class RecordSet(LabeledImages):
             raise UnreadableImage(name, str(error)) from error
         return decode(io.BytesIO(data[HEADER.size + 4 * flag :]), name)
 
-    def subset(self, indices: Iterable[int] | Tensor) -> "RecordSet":
+    def batch(self, indices: Tensor, view: View | None, numbers: Tensor | None = None) -> Tensor:
+        """Images at these indices (N,) seen through the view, uint8 (N, C, S, S)."""
+        return read_batch(self, indices, view, numbers)
+
+    def subset(self, indices: Iterable[int] | Tensor) -> Self:
         """The images at these indices, in this order, relabeled as `ImageSet.subset` does; the file is shared."""
         kept, labels, classes = self.relabeled(indices)
-        part = RecordSet(self.file, self.places[kept], labels, classes)
+        part = type(self)(self.file, self.places[kept], labels, classes)
         part.note = self.note
         return part

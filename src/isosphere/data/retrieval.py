@@ -125,10 +125,6 @@ def _named(counts: Counts) -> dict[str, int]:
     return {part.replace("_", " "): count for part, count in counts._asdict().items()}
 
 
-def _named(counts: Counts) -> dict[str, int]:
-    return {part.replace("_", " "): count for part, count in counts._asdict().items()}
-
-
 def _in_words(counts: Counts) -> str:
     return (
         f"{counts.train_images:,} training images of {counts.train_classes:,} classes and "
