@@ -9,6 +9,7 @@ from typing import Any
 from isosphere import runs
 from isosphere.errors import BadArgument, Incompatible, Interrupted, NoSettings, Option, Stopped
 from isosphere.paper import tables
+from isosphere.paper.evidence import followed
 from isosphere.paper.results import Results
 from isosphere.recipes import schema
 from isosphere.recipes.identity import digest
@@ -44,7 +45,7 @@ def reproduce(
     told, records, made = {"tuned_by": tuned_by.path.stem} if tune and tuned_by else {}, [], 0
     for seed in seeds:
         for (cell, arm), recipe in chosen.items():
-            recipe = replace(recipe, seed=seed)
+            recipe = followed(replace(recipe, seed=seed), cell, records)
             record = results.find("runs", recipe)
             if record is None:
                 place = folder / f"{cell}-{arm}-{digest(recipe)}-seed{seed}"

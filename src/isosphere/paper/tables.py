@@ -164,6 +164,16 @@ def _heads(asked: Asked) -> Cells:
     return evidence.heads(dataset)
 
 
+def _causes(asked: Asked) -> Cells:
+    """Methods that each do one thing of what SEC does, on held-out training classes."""
+    if asked.arms:
+        raise BadArgument(Option("arms"), asked.arms, "left out: this table has all its methods")
+    dataset = asked.dataset or "cub200"
+    _known("dataset", [dataset], published.ITERATIONS)
+    _known("losses", asked.losses, LOSSES)
+    return evidence.causes(dataset, asked.losses or ("ms", "semihard"))
+
+
 def _faces(asked: Asked) -> Cells:
     """Tables 4 and 11; CASIA-WebFace, or the small recipe on LFW's people."""
     dataset = asked.dataset or "casia"
@@ -213,6 +223,7 @@ TABLES = {
     "table5": Table("SimCLR on CIFAR, linear evaluation (also Table 12)", _simclr, "simclr"),
     "table8": Table("eta of L2-reg, triplet loss on Cars196", _ablation(L2Reg().method), "ablation_of_l2reg"),
     "table9": Table("rho of SEC-EMA, triplet loss on Cars196", _ablation(EMA.method), "ablation_of_rho"),
+    "causes": Table("why SEC helps: even norms, smaller norms, or neither", _causes, "causes"),
     "heads": Table("the head's learning rate and first weights, on held-out training classes", _heads, "heads"),
     "rates": Table("R@1 against learning rate: is SEC more than a larger angular step?", _rates, "rates"),
 }
