@@ -39,12 +39,9 @@ ALLOWED = {
         "train", "inference", "sphere", "losses", "metrics", "data", "models", "recipes", "monitor", "runs",
         "distributed", "samplers", "errors", "locks",
     },  # fmt: skip
-    "figures": {"figures", "paper", "runs", "tables", "sphere", "metrics", "recipes"},
-    "page": {"page", "paper", "runs", "tables", "figures", "sphere", "metrics", "recipes"},
     "monitor": {"monitor", "losses", "sphere"},
-    "tables": set(),
-    "paper": {"paper", "recipes", "runs", "train", "distributed", "locks", "metrics"},
-    "report": {"report", "tables", "figures", "sphere", "metrics", "recipes"},
+    "paper": {"paper", "recipes", "report", "runs", "train", "distributed", "locks", "metrics", "sphere"},
+    "report": {"report", "runs", "sphere", "metrics", "recipes"},
 }
 FREE = {"__init__", "__main__", "cli"}
 

@@ -22,9 +22,9 @@ def declare(parser: Parser) -> None:
 
 
 def run(asked: Namespace) -> None:
-    from isosphere.page import write_page
     from isosphere.recipes import find
-    from isosphere.tables import comparison, show
+    from isosphere.report import write_page
+    from isosphere.report.tables import comparison, show
     from isosphere.train.folder import claimed
     from isosphere.train.tuning import run_many
 

@@ -32,7 +32,7 @@ def declare(parser: Parser) -> None:
 
 def run(asked: Namespace) -> None:
     from isosphere.cli.trained import load
-    from isosphere.tables import comparison, probe_table, show
+    from isosphere.report.tables import comparison, probe_table, show
     from isosphere.train.contrastive import RATES
     from isosphere.train.measure import measure_run, probe_run
 

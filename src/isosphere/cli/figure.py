@@ -35,13 +35,13 @@ def declare(parser: Parser) -> None:
 
 def run(asked: Namespace) -> None:
     from isosphere.errors import BadArgument
-    from isosphere.figures import FIGURES
+    from isosphere.paper.figures import ALL
 
     if not asked.name:
         return _list()
-    if asked.name not in FIGURES:
-        raise BadArgument("NAME", asked.name, f"one of {', '.join(FIGURES)}")
-    figure, out = FIGURES[asked.name], asked.out or Path(asked.name)
+    if asked.name not in ALL:
+        raise BadArgument("NAME", asked.name, f"one of {', '.join(ALL)}")
+    figure, out = ALL[asked.name], asked.out or Path(asked.name)
     options = figure.options({name: value for name, value in vars(asked).items() if name in OWN})
     if asked.name == "feature-maps":
         from isosphere.inference import feature_maps
@@ -55,9 +55,9 @@ def _list() -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from isosphere.figures import FIGURES
+    from isosphere.paper.figures import ALL
 
     table = Table(box=None, show_header=False)
-    for name, figure in FIGURES.items():
+    for name, figure in ALL.items():
         table.add_row(name, figure.description)
     Console().print(table, highlight=False)

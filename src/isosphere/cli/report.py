@@ -20,6 +20,6 @@ def declare(parser: Parser) -> None:
 
 
 def run(asked: Namespace) -> None:
-    from isosphere.page import write_page
+    from isosphere.report import write_page
 
     print(write_page(asked.runs, asked.out))

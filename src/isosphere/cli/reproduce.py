@@ -90,7 +90,7 @@ def _show(asked: Namespace, records: list[dict], cells: list[str], held: "Result
     from isosphere.paper.experiment import siblings
     from isosphere.paper.results import Results
     from isosphere.paper.tables import printed
-    from isosphere.tables import differences_table, printed_table, seeds_table, show
+    from isosphere.report.tables import differences_table, printed_table, seeds_table, show
 
     show(seeds_table(records))
     differences = differences_table(records)

@@ -85,7 +85,7 @@ def _resume(asked: Namespace) -> None:
 
 def _fit(recipe: "Recipe", folder: Path, device: str, resume: bool = False) -> None:
     from isosphere.recipes.data import Folder
-    from isosphere.tables import comparison, show
+    from isosphere.report.tables import comparison, show
     from isosphere.train.loop import fit
 
     if result := fit(recipe, folder, device, resume):
@@ -97,9 +97,9 @@ def _fit(recipe: "Recipe", folder: Path, device: str, resume: bool = False) -> N
 
 def _named(asked: Namespace) -> tuple[str, "Recipe"]:
     """What the run is called, and its recipe: the one named on these images, or photos-sec on a path alone."""
-    from isosphere.figures.words import named
     from isosphere.paper import ALL, find
     from isosphere.recipes import override
+    from isosphere.recipes.labels import named
 
     if not asked.what:
         raise BadUsage("isosphere train", "name a recipe or a folder of images (`isosphere recipes` lists the recipes)")

@@ -60,6 +60,7 @@ from .images import (
     UnreadableImages,
     WrongIndex,
 )
+from .report import NoRoom, NotArrays
 from .runs import (
     BadCheckpoint,
     MissingPart,
@@ -102,12 +103,14 @@ __all__ = [
     "NoFolder",
     "NoImages",
     "NoProbe",
+    "NoRoom",
     "NoSettings",
     "NoSplit",
     "NoTestPart",
     "NotAPack",
     "NotAPlainFile",
     "NotARun",
+    "NotArrays",
     "NotFound",
     "NotResults",
     "NotSaved",

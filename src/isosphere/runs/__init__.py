@@ -23,6 +23,7 @@ from isosphere.runs.folder import (
     read,
     read_recipe,
 )
+from isosphere.runs.images import TestImages, read_test_images
 from isosphere.runs.names import RENAMED, older_name, results_path
 from isosphere.runs.places import bases, locate
 from isosphere.runs.results import (
@@ -47,8 +48,8 @@ from isosphere.runs.versions import (
 
 __all__ = [
     "ANY_NAME", "CHECKPOINT", "EMBEDDINGS", "METRICS", "PATHS", "RECIPE", "RENAMED", "RESULT", "RUN", "SNAPSHOTS",
-    "THUMBNAILS", "UNREADABLE", "Embedded", "Experiment", "Line", "Record", "Results", "RunFolder", "Snapshot", "bases",
-    "experiment_of", "is_monitor", "locate", "numbers", "old_fields", "older_name", "read", "read_monitor",
-    "read_recipe", "read_results", "recipe_of", "results_json", "results_path", "translate_changes",
-    "translate_checkpoint", "translate_line", "translate_recipe", "translate_record",
+    "THUMBNAILS", "UNREADABLE", "Embedded", "Experiment", "Line", "Record", "Results", "RunFolder", "Snapshot",
+    "TestImages", "bases", "experiment_of", "is_monitor", "locate", "numbers", "old_fields", "older_name", "read",
+    "read_monitor", "read_recipe", "read_results", "read_test_images", "recipe_of", "results_json", "results_path",
+    "translate_changes", "translate_checkpoint", "translate_line", "translate_recipe", "translate_record",
 ]  # fmt: skip

@@ -1,0 +1,69 @@
+"""Where the strongest channels of the last layer look, for a few images and one run beside another (Fig. 8)."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from isosphere.errors import BadArgument
+from isosphere.recipes import labels as words
+from isosphere.report import style
+from isosphere.report.records import read_folders
+
+CHANNELS = 6
+ROW = 1.35  # inches, of which a row's name takes no more
+
+
+def strongest(maps: np.ndarray, count: int = CHANNELS) -> np.ndarray:
+    """The channels of largest mean activation of each image, strongest first, (K, C, H, W) -> (K, count)."""
+    means = np.asarray(maps, dtype=np.float64).mean((2, 3))
+    return np.argsort(-means, axis=1, kind="stable")[:, :count]
+
+
+def feature_maps(
+    runs: list[Path],
+    out: Path,
+    maps: Sequence[np.ndarray] | None = None,
+    images: Sequence[Sequence[np.ndarray]] | None = None,
+    count: int = CHANNELS,
+) -> list[Path]:
+    """Draw the strongest channels over each image: for each run `maps` (K, C, H, W) and `images`, K of (h, w, 3) uint8,
+    which are what the network saw: a map covers all of its image.
+
+    A row for each image and run, so that runs stand under each other; each map is scaled to its own largest value.
+    """
+    folders = read_folders(runs)
+    if maps is None or images is None:
+        raise BadArgument("maps" if maps is None else "images", None, "given: those of the last layer for each run")
+    pictures = len(images[0])
+    if not len(maps) == len(images) == len(runs) or any(
+        np.ndim(its) != 4 or not len(its) == len(seen) == pictures for its, seen in zip(maps, images, strict=True)
+    ):
+        raise BadArgument("maps", [np.shape(its) for its in maps], f"{len(runs)} of shape ({pictures}, C, H, W)")
+    if any(np.shape(its)[1] < count for its in maps):
+        raise BadArgument("count", count, f"at most {min(np.shape(its)[1] for its in maps)}, the channels")
+    recipes = [run.values for run in folders]
+    names = words.labels(recipes, [run.name for run in folders])
+    title = f"The {count} channels of the last layer with the largest mean activation, strongest first\n"
+    title += words.about(recipes)
+    chosen = [strongest(its, count) for its in maps]
+    with style.sheet(out, title, pictures * len(runs), count + 1, size=(1.25, ROW)) as (_, panels):
+        for number, panel in enumerate(panels):
+            row, column = divmod(number, count + 1)
+            picture, run = divmod(row, len(runs))
+            image = np.asarray(images[run][picture])
+            height, width = image.shape[:2]
+            panel.set(xticks=[], yticks=[])
+            panel.grid(False)
+            panel.imshow(image, extent=(0, width, height, 0))
+            if column == 0:
+                panel.set_ylabel(style.wrapped(names[run], ROW), fontsize=7)
+                continue
+            channel = int(chosen[run][picture, column - 1])
+            values = np.asarray(maps[run][picture, channel], dtype=np.float64)
+            heat = panel.imshow(
+                values, cmap="viridis", alpha=0.6, extent=(0, width, height, 0), interpolation="bilinear"
+            )
+            heat.set_clim(min(values.min(), 0.0), max(values.max(), 1e-12))
+            panel.set_title(f"channel {channel}", fontsize=7)
+    return style.files(out)

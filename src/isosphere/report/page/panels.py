@@ -1,0 +1,168 @@
+"""The charts of runs: learning curves, norms, and how far directions turn."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from isosphere.metrics import registry
+from isosphere.report import style
+from isosphere.report.norms import draw_densities
+from isosphere.report.page.markup import charts, note, number, section, titled
+from isosphere.report.page.sources import images_of
+from isosphere.report.svg import legend, panel_svg, thinned
+from isosphere.report.turns import turn_slopes
+from isosphere.runs import RunFolder
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+LOSSES = ("loss", "metric", "penalty", "lr")
+NORMS = ("norm_mean", "norm_variance", "norm_cv")
+DIRECTIONS = ("lr_proxy_mean", "lr_proxy_cv", "radial_share")  # what training lines have of directions
+LOGARITHMIC = ("norm_mean", "norm_variance", "penalty", "lr_proxy_mean", "radial_share", "turn_variance")
+
+Looks = Mapping[str, tuple[str, str]]
+Points = Sequence[tuple[float, float]]
+Bands = Mapping[str, Sequence[tuple[float, float, float]]]  # (step, low, high)
+
+
+def line_chart(
+    title: str,
+    lines: Mapping[str, Points],
+    looks: Looks,
+    log: bool = False,
+    bands: Bands | None = None,
+    level: float | None = None,
+    x_name: str = "step",
+) -> str:
+    """Lines over steps, with bands; nothing where no line has two points."""
+    kept = {name: [point for point in points if point[1] > 0 or not log] for name, points in lines.items()}
+    kept = {name: points for name, points in kept.items() if points}
+    if max(map(len, kept.values()), default=0) < 2:
+        return ""
+
+    def draw(panel: "Axes") -> None:
+        for name, band in (bands or {}).items():
+            if band and name in kept:
+                panel.fill_between(*zip(*thinned(band), strict=True), color=looks[name][0], alpha=0.16, linewidth=0)
+        for name, points in kept.items():
+            color, line = looks[name]
+            panel.plot(*zip(*thinned(points), strict=True), color=color, linestyle=line)
+        if level is not None:
+            panel.axhline(level, color=style.GRAY, linewidth=1)
+        style.plain_axes(panel, log)
+        panel.set_xlabel(x_name)
+
+    told = "; ".join(f"{name} ends at {number(points[-1][1])}" for name, points in kept.items())
+    return titled(title + ", log axis" * log, panel_svg(draw, f"{title} by {x_name}: {told}"))
+
+
+def density_chart(title: str, x_name: str, found: Mapping[str, np.ndarray], looks: Looks, log: bool = False) -> str:
+    """Densities of values, with their medians in words; nothing of no values."""
+    if not found:
+        return ""
+
+    def draw(panel: "Axes") -> None:
+        draw_densities(panel, found, looks, log)
+        panel.set_xlabel(x_name)
+        panel.set_ylabel("density")
+
+    told = "; ".join(f"{name} has the median {number(float(np.median(its)))}" for name, its in found.items())
+    return titled(title, panel_svg(draw, f"{title}: {told}"))
+
+
+def course(runs: Sequence[RunFolder], looks: Looks, kind: str, name: str, title: str = "") -> str:
+    """A recorded number of all runs over steps."""
+    metric = registry.metric(name)
+    scale = 100 if kind == "test" else 1
+    lines = {run.name: [(step, scale * value) for step, value in run.course(kind, name)] for run in runs}
+    bands = {run.name: _extremes(run) for run in runs} if name == "norm_mean" else None
+    title = title or (f"{metric.heading} in test, %" if kind == "test" else metric.heading)
+    return line_chart(title, lines, looks, name in LOGARITHMIC, bands)
+
+
+def _extremes(run: RunFolder) -> list[tuple[float, float, float]]:
+    """(step, least, greatest norm of the training batch) where a line has both."""
+    lines = [line for line in run.of_kind("train") if {"norm_min", "norm_max"} <= line.keys()]
+    return [(line["step"], line["norm_min"], line["norm_max"]) for line in lines if line["norm_min"] > 0]
+
+
+def _charted(name: str, title: str, looks: Looks, drawn: Sequence[str], sentence: str = "") -> str:
+    if not any(drawn):
+        return ""
+    return section(name, title, note(sentence) if sentence else "", legend(looks), charts(*drawn))
+
+
+def _when(steps: Mapping[str, str]) -> str:
+    """The steps that runs are seen at: once if all have the same, else of each, as one may not have come as far."""
+    each = [f"{name}: {step}" for name, step in steps.items()]
+    return f" ({', '.join(each if len(set(steps.values())) > 1 else list(steps.values())[:1])})"
+
+
+# ---------------------------------------------------------------- the sections
+
+
+def curves_section(runs: Sequence[RunFolder], looks: Looks) -> str:
+    """Test metrics and training losses over steps."""
+    tests = registry.scores({name for run in runs for line in run.of_kind("test") for name in line})
+    shown = [one.key for one in tests if one.key == "recall@1" or not one.key.startswith("recall@")]
+    drawn = [course(runs, looks, "test", name) for name in shown]
+    penalized = any(value for run in runs for _, value in run.course("train", "penalty"))
+    losses = [name for name in LOSSES if penalized or name not in ("penalty", "metric")]
+    drawn += [course(runs, looks, "train", name) for name in losses]
+    return _charted("curves", "Learning curves", looks, drawn)
+
+
+def norms_section(runs: Sequence[RunFolder], looks: Looks) -> str:
+    """Mean, variance and coefficient of variation over steps, and how norms are distributed at the end."""
+    titles = {"norm_mean": "mean norm, and least to greatest"} if any(map(_extremes, runs)) else {}
+    drawn = [course(runs, looks, "train", name, titles.get(name, "")) for name in NORMS]
+    with_test = [run for run in runs if run.embedded is not None]
+    tested = {run.name: np.linalg.norm(run.embedded.embeddings, axis=1) for run in with_test}
+    relative = {name: found / found.mean() for name, found in tested.items() if found.mean() > 0}
+    shots = {run.name: run.snapshots[-1] for run in runs if run.snapshots and run.snapshots[-1].norms is not None}
+    when = _when({name: f"step {shot.step}" for name, shot in shots.items()})
+    images = " or ".join(dict.fromkeys(map(images_of, with_test)))
+    seen = {name: shot.norms for name, shot in shots.items()}
+    drawn += [
+        density_chart(f"norms of {images}, log axis", "norm", tested, looks, log=True),
+        density_chart(f"norms of {images} over their mean, log axis", "norm / mean norm", relative, looks, log=True),
+        density_chart(f"norms of training images, last snapshot{when}, log axis", "norm", seen, looks, log=True),
+    ]
+    sentence = (
+        "An update turns a short embedding further than a long one (Eq. 6). SEC pulls all norms to their mean. The "
+        "coefficient of variation shows it, as it does not depend on the embeddings' scale."
+    )
+    if tested or seen:
+        sentence += " On a logarithmic axis a hump is as wide as that is large, wherever it stands."
+    return _charted("norms", "Norms", looks, drawn, sentence)
+
+
+def directions_section(runs: Sequence[RunFolder], looks: Looks) -> str:
+    """How far training images turned between snapshots, how that depends on their norms, and what should."""
+    turned, bands, variances = {}, {}, {}
+    for run in runs:
+        shots = [shot for shot in run.snapshots if shot.angles is not None]
+        quantiles = [(shot.step, *map(float, np.quantile(shot.angles, (0.1, 0.5, 0.9)))) for shot in shots]
+        turned[run.name] = [(step, middle) for step, _, middle, _ in quantiles]
+        bands[run.name] = [(step, low, high) for step, low, _, high in quantiles]
+        variances[run.name] = [(shot.step, float(shot.angles.var())) for shot in shots]
+    slopes = {run.name: turn_slopes(run) for run in runs}
+    shots = {run.name: run.snapshots[-1] for run in runs if run.snapshots and run.snapshots[-1].angles is not None}
+    spans = {name: "" if shot.since is None else f"s {shot.since} to" for name, shot in shots.items()}
+    when = _when({name: f"step{spans[name]} {shot.step}" for name, shot in shots.items()})
+    last = {name: shot.angles for name, shot in shots.items()}
+    drawn = [
+        line_chart("turn since the last snapshot, degrees: median, 10 to 90 %", turned, looks, bands=bands),
+        line_chart("variance of the turns, degrees²", variances, looks, log=True),
+        line_chart("slope of log turn by log norm", slopes, looks, level=0.0),
+        density_chart(f"turns until the last snapshot{when}", "turn, degrees", last, looks),
+        *[course(runs, looks, "train", name) for name in DIRECTIONS],
+    ]
+    sentence = (
+        "A slope of 0 says that long and short embeddings turn alike. By the paper's proxy it would be -2 for SGD and "
+        "-1 for Adam, but real optimizers move weights, not embeddings. An angular loss has no radial gradient but for "
+        "rounding (Proposition 1). A run of ours shows that of its loss without the penalty, a monitor's that of all."
+    )
+    return _charted("directions", "Directions", looks, drawn, sentence)

@@ -1,0 +1,189 @@
+"""Tables of runs: next to each other, over seeds, and the pooled differences between methods."""
+
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich import box
+from rich.console import Console, Group
+from rich.markup import escape
+from rich.measure import Measurement
+from rich.table import Table
+
+from isosphere.metrics import registry
+from isosphere.metrics.registry import Metric
+from isosphere.recipes import labels
+from isosphere.report.differences import INTERVAL, Difference, compared_methods, pooled
+from isosphere.runs import translate_record
+
+__all__ = [
+    "Difference", "comparison", "differences_table", "pooled", "printed_table", "probe_table", "seeds_table", "show",
+    "spread", "tested_on",
+]  # fmt: skip
+
+NORMS = {"norm_mean": "norm", "norm_variance": "variance"}
+DETAILS = "pairs judged, and how well a low norm predicts an error (AUROC, 50 is chance); in %"
+Records = Sequence[Mapping[str, Any]]  # each with cell, method, seed and last
+
+
+def show(table: Table | Group) -> None:
+    """Print a table whole: beyond the width of a terminal its lines wrap, where rich alone would cut the numbers."""
+    console = Console()
+    needed = Measurement.get(console, console.options.update(max_width=1000), table).maximum
+    Console(width=max(needed, console.width)).print(table)
+
+
+def tested_on(metrics: Iterable[Metric], results: Iterable[Mapping[str, Any]]) -> str:
+    """What was measured, in the runs' own words; older ones have none, and always tested what is usual.
+
+    A trial takes held-out training data for test data and says so, so its recipe decides what they are.
+    """
+    names = {one.key for one in metrics}
+    usual = "test classes, never seen in training" if "recall@1" in names else "test images, not trained on"
+    usual = usual if names else "the images"
+    each = (labels.held_out(its.get("recipe") or {}) or its.get("tested") or usual for its in results if its["last"])
+    found = " or ".join(dict.fromkeys(each)) or usual
+    return f"{found}; metrics in %" if names else f"norms of {found}"
+
+
+def comparison(results: Mapping[Path, Mapping[str, Any]]) -> Table | Group:
+    """Runs in rows: test metrics in percent and the norms, from what each result.json holds; more of faces."""
+    found = {folder.name: result["last"] for folder, result in results.items()}
+    metrics = registry.scores(_names(found.values()))
+    headings = ["run", *[one.heading for one in metrics], *NORMS.values()]
+    table = _table(tested_on(metrics, results.values()), headings, 1)
+    for name, last in found.items():
+        shown = [one.shown(last.get(one.key)) for one in metrics]
+        table.add_row(escape(name), *shown, *[f"{last[name]:.3g}" for name in NORMS])
+    alone = sorted({int(last.get("singletons", 0)) for last in found.values()} - {0})
+    if alone:
+        table.caption = f"{' or '.join(map(str, alone))} queries have no other image of their class and count as wrong"
+    return _with_details(table, {name: [last] for name, last in found.items()})
+
+
+def _with_details(table: Table, runs: Mapping[str, list[Mapping[str, float]]]) -> Table | Group:
+    """The table, and for faces another one of what sets of pairs and identification have besides accuracy."""
+    metrics = registry.pair_details(_names(one for found in runs.values() for one in found))
+    if not metrics:
+        return table
+    headings = [textwrap.fill(one.heading, 16) for one in metrics]  # narrow
+    more = _table(DETAILS, [table.columns[0].header, *headings], 1)
+    for run, found in runs.items():
+        more.add_row(escape(run), *[spread(values_of(found, one.key)) for one in metrics])
+    return Group(table, more)
+
+
+def _table(title: str, headings: Iterable[str], words: int) -> Table:
+    """An empty table whose first `words` columns are words, and the others numbers."""
+    table = Table(*map(escape, headings), title=escape(title), box=box.SIMPLE, padding=(0, 1, 0, 0))
+    for number, column in enumerate(table.columns):
+        column.justify, column.no_wrap = "left" if number < words else "right", True
+    return table
+
+
+def _names(found: Iterable[Mapping[str, float]]) -> set[str]:
+    return {name for one in found for name in one}
+
+
+def values_of(found: Iterable[Mapping[str, float]], name: str) -> list[float]:
+    """A fraction in percent, of all that have it."""
+    return [100 * one[name] for one in found if name in one]
+
+
+def spread(values: Sequence[float]) -> str:
+    """Mean ± standard deviation, the mean alone for one value."""
+    if not values:
+        return "-"
+    mean = f"{np.mean(values):.1f}"
+    return f"{mean} ± {np.std(values, ddof=1):.1f}" if len(values) > 1 else mean
+
+
+# ---------------------------------------------------------------- over seeds and cells
+
+
+def seeds_table(records: Records) -> Table | Group:
+    """Mean and standard deviation over the seeds of every method of every cell, in percent, at the end of training."""
+    records = [translate_record(dict(record)) for record in records]
+    every = {one.key: one for one in registry.scores(_names(record["last"] for record in records))}
+    probed = every.pop("probe_best_top1", None)
+    metrics = [one for key, one in every.items() if key == "recall@1" or not key.startswith("recall@")]
+    first = metrics[0].key if metrics else ""
+    oracle = every["probe_top1"] if probed else every.get(first)
+    oracle = f"oracle {oracle.heading if oracle else ''},\npicked on test"
+    headings = ("method", "seeds", *[one.heading for one in metrics], *NORMS.values(), oracle)
+    table = _table(tested_on(metrics, records), headings, 1)
+    groups = by_method(records)
+    before = None
+    for (cell, method), found in groups.items():
+        whole = [record["last"] for record in found if record["last"]]
+        shown = [spread(values_of(whole, one.key)) for one in metrics]
+        measured = [[last[name] for last in whole if name in last] for name in NORMS]
+        norms = [f"{np.mean(values):.3g}" if values else "-" for values in measured]
+        diverged = f" ({len(found) - len(whole)} diverged)" if len(whole) < len(found) else ""
+        if probed:  # the best epoch of the probe, not the best evaluation on the way
+            best = values_of(whole, "probe_best_top1")
+        else:
+            best = [max(values_of(_tests(record), first)) for record in found if record["last"]]
+        if cell != before:
+            table.add_row(f"[bold]{escape(cell)}[/bold]")
+        table.add_row(escape(method), f"{len(whole)}{diverged}", *shown, *norms, spread(best))
+        before = cell
+    return _with_details(table, {" ".join(key): [record["last"] for record in its] for key, its in groups.items()})
+
+
+def _tests(record: Mapping[str, Any]) -> list[Mapping[str, float]]:
+    """All evaluations of a run that are known."""
+    return record.get("tests") or [record.get("oracle") or record["last"]]
+
+
+def by_method(records: Records) -> dict[tuple[str, str], list[Mapping[str, Any]]]:
+    """The records of every (cell, method), in the order of cells."""
+    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    cells = list(dict.fromkeys(record["cell"] for record in records))
+    for record in sorted(records, key=lambda record: cells.index(record["cell"])):
+        groups.setdefault((record["cell"], record["method"]), []).append(record)
+    return groups
+
+
+def differences_table(records: Records, where: str = "") -> Table:
+    """All methods against no constraint, and relative SEC against SEC, pooled over cells, in points."""
+    records = [translate_record(dict(record)) for record in records]
+    title = f"paired differences in points: mean over cells, {INTERVAL}" + (f"; {where}" if where else "")
+    headings = ("difference", "metric", "mean", "interval", "cells above 0", "pairs")
+    table = Table(*headings, title=escape(title), box=box.SIMPLE)
+    for method, than in compared_methods(records):
+        table.add_section()
+        for metric in registry.compared(_names(record["last"] for record in records)):
+            found = pooled(records, metric.key, method, than)
+            if found is not None:
+                interval = "-" if found.low is None else f"{100 * found.low:+.1f} to {100 * found.high:+.1f}"
+                cells = f"{found.positive} of {len(found.cells)}"
+                values = (f"{100 * found.mean:+.1f}", interval, cells, str(found.pairs))
+                table.add_row(escape(f"{method} - {than}"), escape(metric.heading), *values)
+    return table
+
+
+# ---------------------------------------------------------------- the probe, and what the paper printed
+
+
+def probe_table(found: Mapping[float, Mapping[str, Any]], run: str, tested: str) -> Table:
+    """The linear probe at several learning rates on what was tested, last and best epoch, in percent."""
+    table = Table("lr", "top-1", "top-5", "best top-1*", "best top-5*", "epoch*", box=box.SIMPLE)
+    table.title = escape(f"linear probe of {run} on {tested}; in %")
+    table.caption = "* in the epoch that is best on test"
+    for lr, its in found.items():
+        shares = [its[name] for name in ("top1", "top5", "best_top1", "best_top5")]
+        shown = [f"diverged in epoch {its['diverged']}"] if its["diverged"] else [f"{100 * s:.1f}" for s in shares]
+        table.add_row(f"{lr:g}", *shown, *([] if its["diverged"] else [str(its["best_epoch"])]))
+    return table
+
+
+def printed_table(metrics: Iterable[str], rows: Mapping[str, Iterable[float]], title: str) -> Table:
+    """What the paper printed, in percent, as it stands there, under our headings."""
+    headings = [registry.metric(registry.PAPER.get(name, name)).heading for name in metrics]
+    table = Table("method", *map(escape, headings), title=title, box=box.SIMPLE, padding=(0, 1, 0, 0))
+    for method, values in rows.items():
+        table.add_row(method, *[f"{value:.2f}" for value in values])
+    return table

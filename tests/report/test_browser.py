@@ -1,0 +1,269 @@
+"""The report page in a real browser: whole at every width, in both themes, by keyboard, and without scripts."""
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from browser import Browser, find_browser
+from isosphere import runs
+from isosphere.report import write_page
+from written import (
+    CLASSES,
+    NASTY,
+    faces_file,
+    norms_file,
+    pair_file,
+    results_file,
+    simclr_file,
+    unlabeled,
+    write_run,
+)
+
+ROWS = "[...document.querySelector('{0} table').tBodies[0].rows].map((row) => row.cells[{1}].textContent)"
+OVERFLOW = """[...document.querySelectorAll('body *')].filter((node) => !node.closest('.scroll, .skip, #tip') &&
+    node.getBoundingClientRect().right > innerWidth + 1).map((node) => node.outerHTML.slice(0, 200))"""
+CUT_OFF = """[...document.querySelectorAll('svg[viewBox] text')].filter((node) => {
+    const [a, b] = [node.getBoundingClientRect(), node.ownerSVGElement.getBoundingClientRect()];
+    return b.width && (a.left < b.left - 1 || a.right > b.right + 1 || a.bottom > b.bottom + 1);
+}).map((node) => node.textContent)"""
+OVERLAPS = """[...document.querySelectorAll('svg[viewBox]')].flatMap((svg) => {
+    const places = (kind) => [...svg.querySelectorAll(kind)].map((node) => [node.textContent || kind,
+        node.getBoundingClientRect()]);
+    const found = places('text');
+    return found.flatMap(([name, a], i) => found.slice(i + 1).filter(([, b]) => a.width &&
+        a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 4 && b.top < a.bottom - 4)
+        .map(([other]) => [name, other]));
+})"""
+RESOURCES = "performance.getEntriesByType('resource').map((e) => e.name).filter((name) => !/^data:/.test(name))"
+CONTRAST = """(() => {
+    const parse = (color) => color.match(/[\\d.]+/g).map(Number);
+    const linear = (v) => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
+    const light = ([r, g, b]) => 0.2126 * linear(r / 255) + 0.7152 * linear(g / 255) + 0.0722 * linear(b / 255);
+    const ground = (node) => {
+        for (; node; node = node.parentElement) {
+            const color = parse(getComputedStyle(node).backgroundColor);
+            if (color.length < 4 || color[3] > 0) return color;
+        }
+        return [255, 255, 255];
+    };
+    const poor = [];
+    for (const node of document.querySelectorAll('body *')) {
+        if (node.matches('script, noscript, :disabled, option') || !node.getClientRects().length) continue;
+        if (![...node.childNodes].some((child) => child.nodeType === 3 && child.textContent.trim())) continue;
+        const style = getComputedStyle(node);
+        const ink = parse(node.ownerSVGElement ? style.fill : style.color);
+        const [a, b] = [light(ink), light(ground(node))].sort((x, y) => y - x);
+        if ((a + 0.05) / (b + 0.05) < 4.5) poor.push([node.outerHTML.slice(0, 120), (a + 0.05) / (b + 0.05)]);
+    }
+    return poor;
+})()"""
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory) -> dict[str, list[Path]]:
+    folder = tmp_path_factory.mktemp("runs")
+    plain, sec = write_run(folder / "plain", 0.5, 0, eta="0.0", alarms=(3, 17)), write_run(folder / "sec", 0.617, 1)
+    table, norms = results_file(folder / "rates_cub200.json"), norms_file(folder / "norms.jsonl")
+    arms = ("", "-l2reg", "-sec", "-sec-initial")
+    four = [write_run(folder / f"paper-cars196-triplet{arm}", 0.5, seed) for seed, arm in enumerate(arms)]
+    found = {"one": [sec], "two": [plain, sec], "four": four, "table": [table], "norms": [norms]}
+    found |= {"trials": [simclr_file(folder / "table5_cifar10_backbone=resnet18_cifar.json", finals=False)]}
+    found |= {"simclr": [simclr_file(folder / "table5_cifar10.json")]}
+    found |= {"faces": [faces_file(folder / "table4_lfw.json")]}
+    return found | {"pair": [pair_file(folder / "pair.json")], "flat": [unlabeled(folder / "flat")]}
+
+
+@pytest.fixture(scope="module")
+def pages(sources, tmp_path_factory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("pages")
+    return {name: write_page(paths, folder / f"{name}.html") for name, paths in sources.items()}
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    if find_browser() is None:
+        if os.environ.get("ISOSPHERE_REQUIRE_BROWSER"):
+            pytest.fail("ISOSPHERE_REQUIRE_BROWSER is set, but there is no Chromium or Chrome on the PATH")
+        pytest.skip("no Chromium or Chrome on the PATH: apt-get install chromium")
+    browser = Browser(tmp_path_factory.mktemp("profile"))
+    yield browser
+    browser.close()
+
+
+@pytest.mark.parametrize("name", ["one", "four", "two", "table", "pair", "norms", "flat", "simclr", "faces", "trials"])
+def test_a_page_opens_clean_at_both_widths_and_in_both_themes(browser, pages, name):
+    grounds = []
+    for width in (1400, 390):
+        for scheme in ("light", "dark"):
+            browser.open(pages[name], width, scheme)
+            browser.run("document.querySelectorAll('details').forEach((node) => { node.open = true; })")
+            assert browser.run(OVERFLOW) == [] and browser.run("document.documentElement.scrollWidth") == width
+            assert browser.run(CUT_OFF) == [] and browser.run(OVERLAPS) == []
+            assert browser.run(CONTRAST) == []
+            assert browser.run(RESOURCES) == []
+            assert browser.complaints == []
+            grounds.append(browser.run("getComputedStyle(document.body).backgroundColor"))
+    assert grounds[0] == grounds[2] != grounds[1] == grounds[3]
+
+
+def test_what_files_say_is_never_code(browser, pages):
+    browser.open(pages["two"])
+    assert browser.run("window.hacked") is None and browser.run("document.scripts.length") == 2
+    assert browser.run("document.querySelectorAll('[onerror], img[src=x]').length") == 0
+    assert browser.run("document.querySelector('.query h3').textContent").startswith(NASTY)
+    assert browser.run(f"document.body.innerText.includes({json.dumps(NASTY)})")
+    # The policy itself refuses whatever would slip through.
+    browser.run("document.body.append(Object.assign(document.createElement('script'), {text: 'window.hacked = 2'}))")
+    assert browser.run("window.hacked") is None and "Content Security Policy" in " ".join(browser.complaints)
+
+
+def test_the_theme_can_be_chosen(browser, pages):
+    browser.open(pages["one"], scheme="light")
+    colors = []
+    for _ in range(3):
+        browser.run("document.getElementById('theme').click()")
+        words = browser.run("document.getElementById('theme').textContent")
+        colors.append((words, browser.run("getComputedStyle(document.body).backgroundColor")))
+    assert [words for words, _ in colors] == ["Theme: light", "Theme: dark", "Theme: system"]
+    assert colors[0][1] == colors[2][1] != colors[1][1]
+
+
+def test_tables_sort_by_click_and_by_keyboard(browser, pages):
+    browser.open(pages["table"])
+    cells, recalls = (ROWS.format("#table0", column) for column in (0, 3))
+    assert browser.run(cells)[:2] == ["cub200-ms-lr1e-05"] * 2  # numbers in order, not their letters
+    browser.run("document.querySelectorAll('#table0 thead button')[3].click()")
+    assert browser.run(recalls)[0] == "63.5 ± 0.7" and browser.run(recalls)[-1] == "-"
+    assert browser.run("document.querySelectorAll('#table0 thead th')[3].ariaSort") == "descending"
+    browser.run("document.querySelectorAll('#table0 thead button')[3].focus()")
+    browser.press("Enter", 13)
+    assert browser.run(recalls)[0] == "60.5 ± 0.7" and browser.run(recalls)[-1] == "-"  # what is not there stays last
+    assert browser.run("document.querySelectorAll('#table0 thead th')[3].ariaSort") == "ascending"
+    assert browser.run("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+    browser.run("document.querySelectorAll('#table0 thead button')[1].click()")
+    assert browser.run(ROWS.format("#table0", 1))[:3] == ["l2reg", "none", "none"]
+    assert browser.run("document.querySelectorAll('[aria-sort]').length") == 1
+
+
+def test_a_table_of_runs_has_means_differences_trials_and_what_diverged(browser, pages):
+    browser.open(pages["table"])
+    words = browser.run("document.getElementById('table0').textContent")
+    assert "0 (1 diverged)" in words and "3 tuning trials" in words and "curves of cub200-ms-lr0.0002" in words
+    rows = "[...document.querySelectorAll('#table0 tr')].map((row) => [...row.cells].map((cell) => cell.textContent))"
+    rows = browser.run(rows)
+    assert ["sec - none", "R@1", "+2.0", "+2.0", "+2.0", "2 of 2", "4"] in rows
+    assert ["sec-relative - sec", "MAP@R", "+0.5", "+0.5", "+0.5", "2 of 2", "4"] in rows
+
+
+def test_metrics_and_recipes_are_on_the_page(browser, pages):
+    browser.open(pages["two"])
+    assert browser.run(ROWS.format("#metrics", 0)) == ["plain", "sec"]
+    assert browser.run(ROWS.format("#metrics", 2)) == ["50.0", "61.7"]
+    assert browser.run(ROWS.format("#recipes", 0)) == ["constraint.eta"]
+    sections = browser.run("[...document.querySelectorAll('nav a')].map((a) => document.querySelector(a.hash).id)")
+    assert sections == ["warnings", "metrics", "curves", "norms", "directions", "gallery", "recipes"]
+    words = browser.run("document.getElementById('warnings').innerText")
+    assert f"plain, step 3: norms spread, {NASTY} (2 times, at last in step 17)" in words and "sec" not in words
+    labels = browser.run("[...document.querySelectorAll('svg[role=img]')].map((svg) => svg.getAttribute('aria-label'))")
+    assert "slope of log turn by log norm by step: plain ends at -1; sec ends at -1" in labels
+    assert "radial share of the squared gradient by step: plain ends at 2e-14; sec ends at 2e-14" in labels
+    assert all(labels) and len(labels) > 15
+
+
+def test_the_metrics_of_four_runs_are_seen_whole_with_lines_between_them(browser, pages, tmp_path):
+    sizes = "(({scrollWidth, clientWidth}) => [scrollWidth, clientWidth])(document.querySelector('#metrics .scroll'))"
+    browser.open(pages["four"])
+    whole, seen = browser.run(sizes)
+    assert whole == seen, "on a screen nothing is cut off"
+    browser.open(pages["four"], 390)
+    whole, seen = browser.run(sizes)
+    assert whole > 2 * seen, "on a phone it scrolls"
+    cells = "[...document.querySelectorAll('#metrics tbody tr')].flatMap((row) => [...row.cells].slice(0, 2))"
+    for shift in (0.25, 0.5, 0.75):  # where the pixels happen to lie must not matter
+        browser.run(f"document.getElementById('metrics').style.paddingTop = '{shift}px'")
+        places = browser.run(f"{cells}.map((cell) => cell.getBoundingClientRect()).map(({{x, y}}) => [x + 40, y])")
+        browser.screenshot(tmp_path / "page.png")
+        with Image.open(tmp_path / "page.png") as image:
+            shown = image.convert("RGB")
+        lines = [{shown.getpixel((int(x), int(y) + row)) for row in (-1, 0, 1)} for x, y in places]
+        assert len(lines) == 8 and all(line == lines[1] and len(line) == 2 for line in lines)
+
+
+def test_the_gallery_marks_nothing_without_labels(browser, pages):
+    browser.open(pages["flat"])
+    assert browser.run("document.querySelectorAll('.controls select').length") == 0, "there is nothing to choose by"
+    hits = browser.run("[...document.querySelectorAll('.hit')].map((hit) => [hit.className, hit.textContent[0]])")
+    assert len(hits) == 30 and all(hit == ["hit alone", "○"] for hit in hits) and browser.complaints == []
+    assert browser.run("document.querySelector('.hit img').alt").startswith("no labels: photos")
+
+
+def test_the_gallery_marks_no_error_where_a_class_has_one_image(browser, tmp_path):
+    browser.open(write_page([write_run(tmp_path / "run", 0.5, 0, per_class=1)], tmp_path / "page.html"))
+    hits = browser.run("[...document.querySelectorAll('.hit')].map((hit) => [hit.className, hit.textContent[0]])")
+    assert len(hits) == 30 and all(hit == ["hit alone", "○"] for hit in hits)
+    assert "no other image of its class" in browser.run("document.querySelector('.query h3').textContent")
+    wrong = "[...document.querySelectorAll('.controls option')].find((one) => one.value.includes('wrong')).value"
+    browser.run(f"document.querySelector('.controls select').value = {wrong}")
+    browser.run("document.querySelector('.controls select').dispatchEvent(new Event('change'))")
+    assert browser.run("document.querySelector('.gallery [role=status]').textContent") == "no such query"
+    assert browser.run(CONTRAST) == [] and browser.complaints == []
+
+
+def test_the_gallery_pages_decodes_marks_and_filters(browser, pages, sources):
+    browser.open(pages["two"])
+    status = "document.querySelector('.gallery [role=status]').textContent"
+    titles = "[...document.querySelectorAll('.query h3')].map((node) => node.textContent)"
+    assert browser.run(status) == "page 1 of 8, 48 queries"
+    images = "[...document.querySelectorAll('.query img')]"
+    decoded = f"Promise.all({images}.map((image) => image.decode().then(() => image.naturalWidth)))"
+    seen = browser.run(titles)
+    for _ in range(7):
+        browser.run("document.querySelectorAll('.controls button')[1].click()")
+        assert set(browser.run(decoded)) == {24}
+        seen += browser.run(titles)
+    assert len(seen) == len(set(seen)) == 48 and browser.run(status) == "page 8 of 8, 48 queries"
+    assert browser.run("document.querySelectorAll('.controls button')[1].disabled")
+    browser.run("document.querySelectorAll('.controls button')[0].click()")
+    assert browser.run(status).startswith("page 7 of 8")
+
+    pick = "(() => {{ const list = document.querySelectorAll('.controls select')[{0}]; list.value = {1};"
+    pick += "list.dispatchEvent(new Event('change')); }})()"
+    browser.run(pick.format(1, json.dumps("gull")))
+    assert browser.run(status) == "page 1 of 1, 6 queries"
+    assert all(title.startswith("gull (image ") for title in browser.run(titles))
+    # Every neighbor of the first gull, run by run, against the embeddings themselves.
+    hits = "[...document.querySelectorAll('.query')[0].querySelectorAll('.hit')].map((hit) => [hit.className, "
+    hits += "hit.textContent, hit.querySelector('img').alt])"
+    expected = []
+    for folder in sources["two"]:
+        embedded = runs.read(folder).embedded
+        unit = embedded.embeddings / np.linalg.norm(embedded.embeddings, axis=1, keepdims=True)
+        for index in [i for i in np.argsort(-unit @ unit[12], kind="stable") if i != 12][:5]:
+            cosine, right = float(unit[index] @ unit[12]), embedded.labels[index] == 2
+            alt = f"{'right' if right else 'wrong'}: {CLASSES[embedded.labels[index]]}, cosine {round(cosine, 4):.3f}"
+            expected.append(["hit right" if right else "hit wrong", "✓" if right else "✗", alt])
+    found = browser.run(hits)
+    assert [[kind, mark[0], alt] for kind, mark, alt in found] == expected
+    assert {kind for kind, _, _ in found} == {"hit wrong", "hit right"}
+    borders = "new Set([...document.querySelectorAll('.hit')].map((hit) => getComputedStyle(hit).borderTopStyle)).size"
+    assert browser.run(borders) == 2  # not by color alone
+    browser.hover(".hit")
+    tip = browser.run("document.getElementById('tip').innerText")
+    assert "label " in tip and "cosine 0." in tip and expected[0][2].split(": ")[1].split(",")[0] in tip
+    browser.run(pick.format(1, json.dumps("all classes")) + ";" + pick.format(0, json.dumps("worst errors")))
+    assert "worst error no. 1)" in browser.run(titles)[0] and browser.complaints == []
+
+
+def test_everything_but_the_gallery_is_there_without_scripts(browser, pages):
+    browser.open(pages["two"], scripts=False)
+    # Scripts of the page are off; those of the debugger run.
+    assert browser.run("document.querySelectorAll('table').length") == 6
+    assert browser.run("document.querySelectorAll('svg path').length") > 100
+    assert browser.run("document.querySelectorAll('thead button').length") == 0
+    assert browser.run("document.getElementById('theme').offsetParent") is None
+    assert browser.run("document.querySelectorAll('noscript tbody tr').length") == 48
+    browser.ask("Emulation.setScriptExecutionDisabled", value=False)
