@@ -1,14 +1,17 @@
-"""Writes src/isosphere/__init__.pyi, the list of public names, from what the sub-packages export.
+"""Writes the lists of public names from what is there: `__init__.pyi` and `functional.py` of src/isosphere.
 
     python tools/public_names.py
 
-A type checker reads that file, and so does `import isosphere`: there is no second list. A test checks that it is new.
+A type checker reads the first, and so does `import isosphere`: there is no second list. A test checks both.
 """
 
+from collections.abc import Callable
 from importlib import import_module
+from inspect import isfunction, signature
 from pathlib import Path
 
-STUB = Path(__file__).parents[1] / "src" / "isosphere" / "__init__.pyi"
+SOURCE = Path(__file__).parents[1] / "src" / "isosphere"
+FORMULAS = ("contrastive", "margins", "norms", "pairs")  # files of losses/ with functions of embeddings
 
 PUBLIC: dict[str, tuple[str, ...] | None] = {  # None: everything in the package's __all__
     "isosphere": (
@@ -33,6 +36,27 @@ def stub() -> str:
     return "\n".join([*lines, "", "__version__: str", ""])
 
 
+def functional() -> str:
+    """The text of functional.py: every function of (embeddings, ...) in the files of formulas, and the ramp of eta."""
+    about = "The losses and penalties as pure functions of embeddings, as torch.nn.functional stands beside torch.nn."
+    lines, exported = [f'"""{about}"""', ""], []
+    for file in FORMULAS:
+        module = import_module(f"isosphere.losses.{file}")
+        own = [(name, value) for name, value in vars(module).items() if name[0] != "_" and isfunction(value)]
+        own = [(name, value) for name, value in own if value.__module__ == module.__name__]
+        names = sorted(name for name, value in own if name == "ramp" or _takes_embeddings(value))
+        lines.append(f"from isosphere.losses.{file} import {', '.join(names)}")
+        exported += names
+    return "\n".join([*lines, "", "__all__ = [", *(f'    "{name}",' for name in sorted(exported)), "]", ""])
+
+
+def _takes_embeddings(function: Callable) -> bool:
+    return next(iter(signature(function).parameters), "") == "embeddings"
+
+
+FILES = {SOURCE / "__init__.pyi": stub, SOURCE / "functional.py": functional}
+
 if __name__ == "__main__":
-    STUB.touch()  # `import isosphere` reads it
-    STUB.write_text(stub(), encoding="utf-8")
+    (SOURCE / "__init__.pyi").touch()  # `import isosphere` reads it
+    for path, text in FILES.items():
+        path.write_text(text(), encoding="utf-8")
