@@ -169,3 +169,9 @@ def proxy_anchor(f: Tensor, y: Tensor, proxies: Tensor, margin: float = 0.1, sca
         pull += [torch.log(1 + sum(near))] if near else []
         push += [torch.log(1 + sum(far))] if far else []
     return sum(pull) / with_positives + sum(push) / len(proxies)
+
+
+def norm_penalty(f: Tensor, radius: float | None = None, relative: bool = False) -> Tensor:
+    lengths = [(row @ row).sqrt() for row in f]
+    radius = sum(length.detach() for length in lengths) / len(lengths) if radius is None else radius
+    return sum((length / radius - 1) ** 2 if relative else (length - radius) ** 2 for length in lengths) / len(f)

@@ -13,6 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 import isosphere
 import ranks
 from isosphere import distributed
+from isosphere.errors import BadArgument, Unsupported
 from isosphere.losses import sampling, sharded
 from isosphere.losses.margins import ArcFace, CosFace, CosineClassifier, SphereFace
 from isosphere.losses.sharded import ShardedClassifier
@@ -100,8 +101,8 @@ def everything_on_a_rank(single: dict[str, Any]) -> dict[str, Any]:
     found["shape"], found["repr"] = head.weights.shape, repr(head)
     try:
         ShardedClassifier(DIM, 1)
-    except ValueError as error:
-        found["error"] = str(error)
+    except BadArgument as error:
+        found["error"] = error.name, error.value
     return found
 
 
@@ -170,7 +171,7 @@ def test_drawn_classes_on_two_ranks(both: list[dict[str, Any]]) -> None:
 
 def test_a_head_tells_what_it_holds_and_refuses_too_few_classes(both: list[dict[str, Any]]) -> None:
     assert "classes=4 of 7 from 3" in both[1]["repr"]
-    assert "1 classes cannot be shared out among 2 ranks" in both[0]["error"]
+    assert both[0]["error"] == ("classes", 1)
 
 
 def test_one_process_is_the_plain_head() -> None:
@@ -262,21 +263,24 @@ def test_clipping_counts_sparse_rows_and_sums_of_passes() -> None:
 
 def test_wrong_input_is_named() -> None:
     head = ShardedClassifier(DIM, CLASSES).double()
-    f = IMAGES[:, :DIM].clone()
-    with pytest.raises(ValueError, match=r"labels must be in \[0, 7\), found 7"):
-        head(f, LABELS + 1)
-    with pytest.raises(ValueError, match="embeddings have dimension 6, the class weights 5"):
-        head(IMAGES, LABELS)
-    f[2] = torch.nan
-    with pytest.raises(ValueError, match="embeddings row 2 of 8 is not finite"):
-        head(f, LABELS)
-    for rate in (0.0, 1.5):
-        with pytest.raises(ValueError, match=rf"rate is the share .* not {rate}"):
-            ShardedClassifier(DIM, CLASSES, rate=rate)
-    with pytest.raises(ValueError, match="the checkpoint has 9 classes, the head 7"):
-        sharded.own_state(head, {"weights": torch.ones(9, DIM)})
-    with pytest.raises(ValueError, match="no closure"):
+    for name, value, call in (
+        ("labels", 7, lambda: head(IMAGES[:, :DIM], LABELS + 1)),
+        ("the checkpoint's classes", 9, lambda: sharded.own_state(head, {"weights": torch.ones(9, DIM)})),
+    ):
+        with pytest.raises(BadArgument) as error:
+            call()
+        assert (error.value.name, error.value.value) == (name, value)
+    with pytest.raises(BadArgument):
         sampling.RowSGD(head.parameters()).step(lambda: 0)
+
+
+def test_drawn_classes_are_refused_under_torch_func() -> None:
+    head, f = ShardedClassifier(DIM, CLASSES, rate=0.5).double(), IMAGES[:, :DIM].clone()
+    with pytest.raises(Unsupported):
+        torch.func.grad(head)(f, LABELS)
+    head.eval()
+    wanted = torch.autograd.grad(head(leaf := f.clone().requires_grad_(), LABELS), leaf)[0]
+    same(torch.func.grad(head)(f, LABELS), wanted)
 
 
 @pytest.mark.parametrize("rate", [1.0, 0.5])

@@ -60,6 +60,7 @@ from .images import (
     UnreadableImages,
     WrongIndex,
 )
+from .losses import LossOverflow, NotFinite, Unsupported
 from .report import NoRoom, NotArrays
 from .runs import (
     BadCheckpoint,
@@ -95,6 +96,7 @@ __all__ = [
     "InputError",
     "Interrupted",
     "IsosphereError",
+    "LossOverflow",
     "MissingExtra",
     "MissingPart",
     "MovedData",
@@ -111,6 +113,7 @@ __all__ = [
     "NotAPlainFile",
     "NotARun",
     "NotArrays",
+    "NotFinite",
     "NotFound",
     "NotResults",
     "NotSaved",
@@ -143,6 +146,7 @@ __all__ = [
     "UnreadableImage",
     "UnreadableImages",
     "UnsafeFile",
+    "Unsupported",
     "UntrainedClasses",
     "WrongIndex",
     "WrongSize",

@@ -36,6 +36,8 @@ def words(error: BaseException, option: Callable[[Option], str] = as_argument) -
 def _shown(value: Any, option: Callable[[Option], str]) -> Any:
     if isinstance(value, Option):
         return option(value)
+    if isinstance(value, tuple) and all(isinstance(item, (int, float)) for item in value):
+        return value  # a shape, or a pair of limits
     if isinstance(value, (list, tuple, set, frozenset)):
         names = [str(_shown(item, option)) for item in value]
         more = f" and {len(names) - MOST:,} more" if len(names) > MOST else ""

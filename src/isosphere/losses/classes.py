@@ -16,8 +16,11 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from .. import sphere
-from .slopes import attached, wanted
+from isosphere import sphere
+from isosphere.errors import BadArgument
+
+from .checks import check, check_loss
+from .transforms import Computed, once, scalar, transformed, wanted
 
 BLOCK = 2**24  # logits in memory at a time: 256 samples by 65,536 classes
 FEW = 4  # so many blocks are kept for the backward pass: 4,096 samples by 16,384 classes
@@ -60,18 +63,26 @@ def class_softmax(
     looked through by name if the loss is not finite.
     """
     if products not in (None, torch.bfloat16):
-        raise ValueError(f"products is None (as exact as the weights) or torch.bfloat16, not {products}")
-    learning = wanted(queries, weights)
+        raise BadArgument("products", products, "None (as exact as the weights) or torch.bfloat16")
+
+    def compute(gradients: bool, queries: Tensor, weights: Tensor, labels: Tensor) -> Computed:
+        if first is None:
+            check(queries, labels, weights)
+        case = _case(queries, weights, labels, margin, scale, normalized, products, first, gradients)
+        value, sums, kept = _forward(weights, case, gradients)
+        unit = torch.ones_like(value)
+        return value, unit, _gradients(unit, weights, case, sums, kept) if gradients else ()
+
     with torch.autocast(queries.device.type, enabled=False):
+        if torch.compiler.is_compiling() or transformed(queries, weights, labels):
+            # gradients in the forward pass, as the other losses do: one graph
+            return scalar(compute, (queries, weights), (labels,), **(sources or {}))
+        learning = wanted(queries, weights)
         with torch.no_grad():
             case = _case(queries, weights, labels, margin, scale, normalized, products, first, learning)
-        if not torch.compiler.is_compiling():
-            value = _ClassSoftmax.apply(queries, weights, case, learning)
-            return attached(value, (), (), **(sources or {}))  # on CPU a value that is not finite is refused
-        with torch.no_grad():  # one graph: gradients in the forward pass, as the other losses do
-            value, sums, kept = _forward(weights, case, learning)
-            gradients = _gradients(torch.ones_like(value), weights, case, sums, kept) if learning else ()
-        return attached(value, (queries, weights) if learning else (), gradients)
+        value = _ClassSoftmax.apply(queries, weights, case, learning)
+        check_loss(value, **(sources or {}))
+        return value
 
 
 class _ClassSoftmax(torch.autograd.Function):
@@ -84,11 +95,10 @@ class _ClassSoftmax(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, outer: Tensor) -> tuple[Tensor | None, ...]:
-        if torch.is_grad_enabled():
-            raise RuntimeError("the losses have no second derivatives: call backward without create_graph")
-        _, weights, *kept = ctx.saved_tensors
-        gradients = _gradients(outer, weights, ctx.case, ctx.sums, kept, *ctx.needs_input_grad[:2])
-        return *gradients, None, None
+        queries, weights, *kept = ctx.saved_tensors
+        with torch.no_grad():
+            gradients = _gradients(outer, weights, ctx.case, ctx.sums, kept, *ctx.needs_input_grad[:2])
+        return *once(list(gradients), outer, (queries, weights)), None, None
 
 
 def _case(

@@ -5,19 +5,12 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from .. import sphere
-from .slopes import (
-    attached,
-    check,
-    check_positive,
-    log_sum_exp,
-    pair_loss,
-    reads_values,
-    rows_to_slopes,
-    softmax,
-    through_directions,
-    wanted,
-)
+from isosphere import sphere
+from isosphere.errors import BadArgument
+
+from .checks import check, check_positive, reads_values
+from .slopes import log_sum_exp, pair_loss, rows_to_slopes, softmax, through_directions
+from .transforms import Computed, scalar
 
 
 def _supcon(cosines: Tensor, positive: Tensor, negative: Tensor, temperature: float) -> tuple[Tensor, Tensor, Tensor]:
@@ -36,6 +29,9 @@ def supcon(embeddings: Tensor, labels: Tensor, temperature: float = 0.1) -> Tens
     return pair_loss(embeddings, labels, partial(_supcon, temperature=temperature))
 
 
+TWO_ROWS = "two rows of each label (for any other number use SupCon)"
+
+
 def nt_xent(embeddings: Tensor, labels: Tensor, temperature: float = 0.5) -> Tensor:
     """SimCLR's loss, the two views of an image sharing a label: exactly two rows a label; (N, D), (N,) -> scalar.
 
@@ -43,25 +39,28 @@ def nt_xent(embeddings: Tensor, labels: Tensor, temperature: float = 0.5) -> Ten
     """
     check_positive(temperature=temperature)
     check(embeddings, labels)
-    ordered, order = labels.sort()
-    paired = len(labels) % 2 == 0 and (ordered[::2] == ordered[1::2]).all() & (ordered[1:-1:2] != ordered[2::2]).all()
-    if len(labels) % 2 or (reads_values(labels) and not paired):
-        raise ValueError("NT-Xent needs exactly two rows a label: for any other number use SupCon")
-    twins = torch.empty_like(order).scatter_(0, order, order.view(-1, 2).flip(1).flatten())[:, None]
+    if len(labels) % 2:
+        raise BadArgument("labels", tuple(labels.shape), TWO_ROWS)
 
-    def rows(block: slice, cosines: Tensor) -> tuple[Tensor, Tensor]:
-        logits = cosines.div_(temperature)
-        logits.diagonal(block.start).fill_(torch.finfo(logits.dtype).min)  # self
-        found = torch.log_softmax(logits, dim=1).gather(1, twins[block])
-        return -found.sum(), softmax(logits).scatter_(1, twins[block], found.expm1())  # share - 1
+    def compute(gradients: bool, raw: Tensor, labels: Tensor) -> Computed:
+        ordered, order = labels.sort()
+        paired = (ordered[::2] == ordered[1::2]).all() & (ordered[1:-1:2] != ordered[2::2]).all()
+        if reads_values(labels) and not paired:
+            raise BadArgument("labels", labels.unique(return_counts=True)[1].tolist(), TWO_ROWS)
+        twins = torch.empty_like(order).scatter_(0, order, order.view(-1, 2).flip(1).flatten())[:, None]
 
-    raw, gradients = sphere.raised(embeddings), wanted(embeddings)
-    with torch.no_grad():
+        def rows(block: slice, cosines: Tensor) -> tuple[Tensor, Tensor]:
+            logits = cosines.div_(temperature)
+            logits.diagonal(block.start).fill_(torch.finfo(logits.dtype).min)  # self
+            found = torch.log_softmax(logits, dim=1).gather(1, twins[block])
+            return -found.sum(), softmax(logits).scatter_(1, twins[block], found.expm1())  # share - 1
+
         unit = sphere.directions(raw)
         total, gradient, _ = rows_to_slopes(unit, None, rows, gradients)
         gradient = through_directions(raw, unit, gradient / temperature)
-    loss = attached(total, (raw,), (gradient,), embeddings=embeddings) / max(1, len(labels))
-    return loss if reads_values(labels) else loss * torch.where(paired, 1.0, torch.nan)
+        return total, torch.where(paired, torch.ones_like(total), torch.nan), (gradient,)
+
+    return scalar(compute, (sphere.raised(embeddings),), (labels,), embeddings=embeddings) / max(1, len(labels))
 
 
 class SupConLoss(nn.Module):

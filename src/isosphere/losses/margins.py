@@ -1,4 +1,4 @@
-"""Losses against class weights: plain softmax, softmax of cosines with a margin (Eq. 19 and its kin), proxy anchor.
+"""Losses against class weights: plain softmax, softmax of cosines with a margin (Eq. 19), proxy anchor.
 
 A margin maps the cosine of the true class to a smaller one; the classifier owns the class weights and is given it.
 It may have a method `slopes`, its derivative, which is quicker than autograd. Of embeddings in float64 and weights in
@@ -14,9 +14,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from .. import sphere
+from isosphere import sphere
+from isosphere.errors import BadArgument
+
+from .checks import check, check_dim, check_numbers, check_positive
 from .classes import class_softmax
-from .slopes import attached, check, check_dim, check_positive, log1p_sum_exp, rows_to_slopes, wanted
+from .slopes import log1p_sum_exp, rows_to_slopes
+from .transforms import Computed, scalar
 
 
 @dataclass(frozen=True)
@@ -34,8 +38,7 @@ class CosFace:
     margin: float = 0.35
 
     def __post_init__(self) -> None:
-        if not 0 <= self.margin <= 1:
-            raise ValueError(f"CosFace's margin is a difference of cosines in [0, 1], not {self.margin}")
+        check_numbers(0, 1, margin=self.margin)
 
     def __call__(self, cosines: Tensor) -> Tensor:
         return cosines - self.margin
@@ -52,7 +55,7 @@ class ArcFace:
 
     def __post_init__(self) -> None:
         if not 0 <= self.margin <= math.pi / 2:
-            raise ValueError(f"ArcFace's margin is an angle in radians in [0, pi / 2], not {self.margin}")
+            raise BadArgument("margin", self.margin, "an angle in radians from 0 to pi / 2")
 
     def __call__(self, cosines: Tensor) -> Tensor:
         # at cos = +-1 the root's slope is infinite: clamped it is zero, and 1e-18 is no longer seen beside 1
@@ -78,7 +81,7 @@ class SphereFace:
 
     def __post_init__(self) -> None:
         if self.margin not in range(1, 11):
-            raise ValueError(f"SphereFace multiplies the angle by a whole number from 1 to 10, not {self.margin}")
+            raise BadArgument("margin", self.margin, "a whole number from 1 to 10, by which angles are multiplied")
 
     def __call__(self, cosines: Tensor) -> Tensor:
         previous, multiple = torch.ones_like(cosines), cosines
@@ -114,29 +117,33 @@ def proxy_anchor(
 ) -> Tensor:
     """Proxy anchor loss: soft sums over the batch for each proxy; (N, D), (N,), proxies (C, D) -> scalar."""
     check_positive(scale=scale)
+    check_numbers(margin=margin)
     check(embeddings, labels, proxies)
     raw, centers = sphere.promoted(embeddings, proxies)
     unit, centers = sphere.directions(raw), sphere.directions(centers)
-    gradients = wanted(unit, centers)
-    with torch.no_grad():
-        classes = torch.arange(len(proxies), device=labels.device)
+
+    def compute(gradients: bool, unit: Tensor, centers: Tensor, labels: Tensor) -> Computed:
+        check(unit, labels, centers)
+        classes = torch.arange(len(centers), device=labels.device)
         present = torch.zeros_like(classes).scatter_(0, labels.long(), 1).sum().clamp(min=1)
 
         def block_rows(block: slice, cosines: Tensor) -> tuple[Tensor, Tensor]:
             positive = classes[block, None] == labels
             pull, pulls = log1p_sum_exp(-scale * cosines, positive, scale * margin)
             push, pushes = log1p_sum_exp(scale * cosines, ~positive, scale * margin)
-            slopes = scale * (pushes / len(proxies) - pulls / present)
-            return pull.sum() / present + push.sum() / len(proxies), slopes
+            slopes = scale * (pushes / len(centers) - pulls / present)
+            return pull.sum() / present + push.sum() / len(centers), slopes
 
-        value, center_gradient, gradient = rows_to_slopes(centers.detach(), unit.detach(), block_rows, gradients)
-    return attached(value, (unit, centers), (gradient, center_gradient), embeddings=embeddings, proxies=proxies)
+        value, center_gradient, gradient = rows_to_slopes(centers, unit, block_rows, gradients)
+        return value, torch.ones_like(value), (gradient, center_gradient)
+
+    return scalar(compute, (unit, centers), (labels,), embeddings=embeddings, proxies=proxies)
 
 
 def check_margin(margin: Callable[[Tensor], Tensor]) -> None:
     """Refuse what is not a margin, a function of cosines."""
     if not callable(margin) or isinstance(margin, type):
-        raise TypeError(f"margin must be callable such as CosFace(0.35), not {margin!r}")
+        raise BadArgument("margin", margin, "a function of cosines such as CosFace(0.35)")
 
 
 def class_weights(dim: int, classes: int, part: slice = slice(None)) -> nn.Parameter:
@@ -221,6 +228,7 @@ class ProxyAnchorLoss(nn.Module):
     def __init__(self, dim: int, classes: int, margin: float = 0.1, scale: float = 32.0) -> None:
         super().__init__()
         check_positive(scale=scale)
+        check_numbers(margin=margin)
         self.proxies = class_weights(dim, classes)
         self.margin, self.scale = margin, scale
 

@@ -4,18 +4,17 @@ penalty = mean((|f| - radius)^2), where radius is the batch's mean norm (SEC, se
 (SEC-EMA, Eq. 31), the first batch's mean or any constant (App. C.1), or 0 (L2-reg, Eq. 30).
 """
 
-import math
-from numbers import Real
-
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
 from isosphere import sphere
+from isosphere.errors import BadArgument, Unsupported
 
-from .slopes import check_embeddings, check_finite, reads_values, warn
+from .checks import check_embeddings, check_finite, number, reads_values, warn
+from .transforms import once, transformed
 
-RADII = ("batch", "ema", "initial")
+RADII = ("batch", "ema", "initial", "learned")
 
 
 def norm_penalty(embeddings: Tensor, radius: Tensor | float | None = None, relative: bool = False) -> Tensor:
@@ -26,7 +25,7 @@ def norm_penalty(embeddings: Tensor, radius: Tensor | float | None = None, relat
     """
     check_embeddings(embeddings)
     if relative and isinstance(radius, (int, float)) and radius <= 0:
-        raise ValueError(f"relative norm penalty divides by the radius, so it must be positive, not {radius}")
+        raise BadArgument("radius", radius, "above 0, as a relative penalty divides by it")
     lengths = sphere.norms(embeddings)
     if not lengths.numel():
         return lengths.sum()
@@ -53,29 +52,45 @@ def ramp(progress: Tensor | float, begin: float = 0.0, end: float = 0.0) -> Tens
 
 
 class _BalancedDirections(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, embeddings: Tensor) -> Tensor:
-        unit = sphere.directions(embeddings)
-        ctx.save_for_backward(unit, sphere.norms(embeddings).mean())
-        ctx.dtype = embeddings.dtype
-        return unit
+    generate_vmap_rule = True
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx, gradient: Tensor) -> Tensor:
-        unit, mean_norm = ctx.saved_tensors
-        tangential = gradient - (gradient * unit).sum(-1, keepdim=True) * unit
-        # A zero vector has no direction to turn, a batch of zeros no mean to divide by: both get gradient zero.
-        turnable = (unit != 0).any(-1, keepdim=True)
-        return torch.where(turnable, tangential / torch.where(mean_norm > 0, mean_norm, 1), 0).to(ctx.dtype)
+    def forward(embeddings: Tensor) -> tuple[Tensor, Tensor]:
+        return sphere.directions(embeddings), sphere.norms(embeddings).mean()
+
+    @staticmethod
+    def setup_context(ctx, inputs: tuple[Tensor], output: tuple[Tensor, Tensor]) -> None:
+        ctx.mark_non_differentiable(output[1])
+        ctx.save_for_backward(*inputs, *output)
+        ctx.save_for_forward(*inputs, *output)
+
+    @staticmethod
+    def backward(ctx, gradient: Tensor, _: Tensor) -> Tensor:
+        embeddings, unit, mean_norm = ctx.saved_tensors
+        found = _turned(gradient, unit.detach(), mean_norm).to(embeddings.dtype)
+        return once([found], gradient, (embeddings,))[0]
+
+    @staticmethod
+    def jvp(ctx, tangent: Tensor) -> tuple[Tensor, None]:
+        embeddings, unit, mean_norm = ctx.saved_tensors
+        return once([_turned(sphere.raised(tangent), unit, mean_norm)], tangent, (embeddings,))[0], None
+
+
+def _turned(vectors: Tensor, unit: Tensor, mean_norm: Tensor) -> Tensor:
+    """The parts of vectors (N, D) across the unit vectors, over the mean norm."""
+    tangential = vectors - (vectors * unit).sum(-1, keepdim=True) * unit
+    # A zero vector has no direction to turn, a batch of zeros no mean to divide by: both get zero.
+    turnable = (unit != 0).any(-1, keepdim=True)
+    return torch.where(turnable, tangential / torch.where(mean_norm > 0, mean_norm, 1), 0)
 
 
 def balanced_directions(embeddings: Tensor) -> Tensor:
     """The directions f / |f|, (N, D) -> (N, D), whose backward pass divides by the mean norm instead of each own norm.
 
     The other way to equal direction updates: nothing pulls at the norms, they no longer scale the gradient of Eq. 4.
+    It is GradScale (Draganov et al., ICML 2025, arXiv 2502.09252) with p = 1, divided by the mean norm.
     """
-    return _BalancedDirections.apply(embeddings)
+    return _BalancedDirections.apply(embeddings)[0]
 
 
 class Constraint(nn.Module):
@@ -118,7 +133,9 @@ class SEC(Constraint):
 
     eta       weight of the penalty.
     radius    "batch": mean norm of the batch; "ema": its running mean (Eq. 31); "initial": the first batch's mean, or
-              what `set_radius` gave; a number: that constant, 0.0 being L2-reg (Eq. 30).
+              what `set_radius` gave; "learned": a parameter that begins there and is trained (Ring loss): give
+              `sec.parameters()` to the optimizer, and wrap SEC in DDP, too; a number: that constant, 0.0 being
+              L2-reg (Eq. 30).
     rho       weight of the newest batch in the running mean.
     relative  penalize |f| / radius - 1, so that eta does not depend on the scale of the embeddings.
     ramp      (begin, end) in fractions of training between which eta rises from 0; then call `sec(f, progress=t / T)`.
@@ -127,7 +144,7 @@ class SEC(Constraint):
               while training with gradients on, so that one rank may evaluate alone. Switch off where embeddings are
               already gathered.
 
-    "ema" and "initial" keep `running_radius`, which belongs in a checkpoint: save and load `sec.state_dict()`.
+    "ema" and "initial" keep `running_radius`, "learned" has `learned_radius`: save and load `sec.state_dict()`.
     With gradient accumulation the radius is each micro-batch's own, and "ema" moves at each call; to be exact give the
     whole batch's mean norm, a number: `eta * functional.norm_penalty(f, mean_norm)`.
 
@@ -144,28 +161,28 @@ class SEC(Constraint):
         sync: bool = True,
     ):
         super().__init__()
-        if isinstance(radius, str) and radius not in RADII:
-            raise ValueError(f"radius is one of {', '.join(RADII)} or a number, not {radius!r}")
-        radius = radius if isinstance(radius, str) else _number("radius", radius)
-        eta, rho = _number("eta", eta), _number("rho", rho)
+        if (isinstance(radius, str) and radius not in RADII) or (isinstance(radius, Tensor) and radius.requires_grad):
+            raise BadArgument("radius", radius, f"one of {', '.join(RADII)}, or a constant")
+        radius = radius if isinstance(radius, str) else number("radius", radius, 0)
+        eta, rho = number("eta", eta, 0), number("rho", rho, 0, 1)
         if relative and radius == 0:
-            raise ValueError("relative=True divides by the radius, so it cannot go with radius=0.0 (L2-reg)")
-        if rho > 1:
-            raise ValueError(f"rho must lie in [0, 1], not {rho}")
+            raise BadArgument("radius", radius, "above 0, as relative=True divides by it")
         pair = isinstance(ramp, (tuple, list)) and len(ramp) == 2
         if ramp is not None and not (pair and 0 <= ramp[0] <= ramp[1] <= 1):
-            raise ValueError(f"ramp must be (begin, end) with 0 <= begin <= end <= 1, not {ramp!r}")
+            raise BadArgument("ramp", ramp, "(begin, end) with 0 <= begin <= end <= 1")
         self.eta, self.radius, self.rho, self.relative = eta, radius, rho, relative
         self.ramp, self.sync = ramp, sync
         self.warned = False
         if radius in ("ema", "initial"):
             # NaN until the first batch: one buffer is both the value and whether there is one.
             self.register_buffer("running_radius", torch.tensor(float("nan")))
+        if radius == "learned":
+            self.learned_radius = nn.Parameter(torch.tensor(float("nan")))
 
     def forward(self, embeddings: Tensor, *, progress: Tensor | float | None = None) -> Tensor:
         check_embeddings(embeddings)
         if self.ramp is not None and progress is None:
-            raise ValueError("this SEC has a ramp: call sec(embeddings, progress=step / steps)")
+            raise BadArgument("progress", progress, "step / steps, as this SEC has a ramp")
         if not torch.compiler.is_compiling() and not self.warned:
             self._warn_if_normalized(embeddings)
         learning = self.training and torch.is_grad_enabled()
@@ -177,43 +194,55 @@ class SEC(Constraint):
 
     @torch.no_grad()
     def set_radius(self, value: float | Tensor) -> None:
-        """Start the running radius from `value`, for instance the mean norm over the training set (App. C.1).
+        """Start the radius from `value`, for instance the mean norm over the training set (App. C.1).
 
         It must be finite and above 0; a tensor on a GPU is taken unread, so that nothing waits for it.
         """
-        if self.radius not in ("ema", "initial"):
-            raise ValueError(f"radius={self.radius!r} keeps no running radius to set")
+        if self.radius not in RADII[1:]:
+            raise BadArgument("radius", self.radius, f"one of {', '.join(RADII[1:])} to be set")
         if not isinstance(value, Tensor) or reads_values(value):
-            value = _number("radius", value, zero=False)
-        self.running_radius.fill_(value)
+            value = number("value", value, torch.finfo(torch.float32).tiny)
+        (self.learned_radius if self.radius == "learned" else self.running_radius).fill_(value)
 
     def extra_repr(self) -> str:
         words = ("eta", "radius", "rho", "relative", "ramp", "sync")
         return ", ".join(f"{word}={getattr(self, word)!r}" for word in words)
 
-    @torch.no_grad()
     def _radius(self, embeddings: Tensor, learning: bool) -> Tensor | float:
         if isinstance(self.radius, float):
             return self.radius
-        if self.radius == "batch":
-            return self._mean_norm(embeddings, learning)
-        updating = learning and not _in_backward()
+        with torch.no_grad():
+            if self.radius == "batch":
+                return self._mean_norm(embeddings, learning)
+            radius = self._kept_radius(embeddings, learning and not _in_backward())
+        if self.radius == "learned":
+            learned = self.learned_radius * 1  # a copy, as the parameter may change before the backward pass
+            radius = torch.where(learned.isnan(), radius, learned.to(radius.dtype))
+        return radius
+
+    def _kept_radius(self, embeddings: Tensor, updating: bool) -> Tensor:
+        """The radius that is kept, moved by this batch if it is `updating`."""
+        kept = self.learned_radius if self.radius == "learned" else self.running_radius
+        if updating and transformed(embeddings):
+            raise Unsupported(f"SEC(radius={self.radius!r})", "torch.func while training", "call sec.eval() first")
         mean = self._mean_norm(embeddings, updating)
-        running = self.running_radius.to(mean.dtype)
+        running = kept.to(mean.dtype)
         rho = self.rho if self.radius == "ema" else 0.0
         first = torch.where(mean > 0, mean, running)  # a batch of zeros is no beginning
         updated = torch.where(running.isnan(), first, torch.lerp(running, mean, rho))
         updated = torch.where(mean.isfinite(), updated, running)
         if updating:
-            self.running_radius.copy_(updated)
+            kept.copy_(updated)
             running = updated
         return torch.where(running.isnan(), mean, running)
 
     def _mean_norm(self, embeddings: Tensor, over_ranks: bool) -> Tensor:
-        lengths = sphere.norms(embeddings)
+        lengths = sphere.norms(embeddings.detach())  # which forward-mode autograd wants, too
         over_ranks = over_ranks and self.sync and dist.is_available() and dist.is_initialized()
         if not over_ranks or dist.get_world_size() == 1:
             return lengths.mean()
+        if transformed(embeddings):
+            raise Unsupported("SEC over several ranks", "torch.func while training", "use SEC(sync=False)")
         total = torch.stack([lengths.sum(), lengths.new_full((), len(lengths))])
         dist.all_reduce(total)
         return total[0] / total[1]
@@ -221,36 +250,33 @@ class SEC(Constraint):
     @torch.no_grad()
     def _warn_if_normalized(self, embeddings: Tensor) -> None:
         # Looked at once, in the first eager call: it reads one value from the device.
-        if embeddings.is_cuda and torch.cuda.is_current_stream_capturing():
+        capturing = embeddings.is_cuda and torch.cuda.is_current_stream_capturing()
+        if capturing or transformed(embeddings) or not len(embeddings):
             return
         self.warned = True
-        tolerance = 1e-5 if embeddings.dtype in (torch.float32, torch.float64) else 1e-2
-        if len(embeddings) and bool(((sphere.norms(embeddings) - 1).abs() < tolerance).all()):
+        lengths = sphere.norms(embeddings)
+        mean, spread = torch.stack([lengths.mean(), lengths.std(correction=0) / lengths.mean()]).tolist()
+        if sphere.is_normalized(mean, spread):
             warn(
                 "all embeddings have norm 1: the model normalizes its output, so SEC can do nothing; "
                 "pass it the raw embeddings"
             )
 
     def _apply(self, fn, recurse: bool = True):
-        # The running radius is never kept in half precision: an update of rho = 0.01 is lost in bfloat16's rounding.
-        before = getattr(self, "running_radius", None)
+        # A radius is never kept in half precision: an update of rho = 0.01 is lost in bfloat16's rounding.
+        names = [name for name in ("running_radius", "learned_radius") if hasattr(self, name)]
+        before = [getattr(self, name).data for name in names]
         super()._apply(fn, recurse)
-        if before is not None and self.running_radius.dtype in (torch.float16, torch.bfloat16):
-            self.running_radius = before.to(self.running_radius.device)
+        for name, value in zip(names, before, strict=True):
+            radius = getattr(self, name)
+            if radius.dtype in (torch.float16, torch.bfloat16):
+                radius.data = value.to(radius.device)
         return self
 
 
 def l2_reg(eta: float = 1e-3, ramp: tuple[float, float] | None = None) -> SEC:
     """L2-reg, already weighted: eta * mean(|f|^2) (Eq. 30)."""
     return SEC(eta, 0.0, ramp=ramp)
-
-
-def _number(name: str, value: float | Tensor, zero: bool = True) -> float:
-    """The setting as a float, from a number or a tensor without dimensions; finite and at least 0, or above it."""
-    number = isinstance(value, Real) or (isinstance(value, Tensor) and value.ndim == 0)
-    if not number or isinstance(value, bool) or not (math.isfinite(value) and (value > 0 or (zero and value == 0))):
-        raise ValueError(f"{name} must be a finite number {'of at least' if zero else 'above'} 0, not {value!r}")
-    return float(value)
 
 
 def _in_backward() -> bool:

@@ -11,7 +11,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .slopes import check, check_positive, log1p_sum_exp, log_sum_exp, pair_loss
+from isosphere.errors import BadArgument
+
+from .checks import check_numbers, check_positive
+from .slopes import log1p_sum_exp, log_sum_exp, pair_loss
 
 
 def _triplet(cosines: Tensor, positive: Tensor, negative: Tensor, margin: float) -> tuple[Tensor, Tensor, Tensor]:
@@ -80,11 +83,13 @@ def _contrastive(
 
 def triplet(embeddings: Tensor, labels: Tensor, margin: float = 1.0) -> Tensor:
     """Mean of (d_ap - d_an + margin)_+ over all triplets, zeros included, d squared chords; (N, D), (N,) -> scalar."""
+    check_numbers(0, margin=margin)
     return pair_loss(embeddings, labels, partial(_triplet, margin=margin))
 
 
 def semihard_triplet(embeddings: Tensor, labels: Tensor, margin: float = 0.2) -> Tensor:
     """Mean over positive pairs of (d_ap - d_an + margin)_+, d_an the smallest above d_ap, else the largest of all."""
+    check_numbers(0, margin=margin)
     return pair_loss(embeddings, labels, partial(_semihard, margin=margin))
 
 
@@ -96,15 +101,23 @@ def npair(
     "positives": the first two samples of a class are anchor and positive, negatives are the other classes' positives;
     "all": every positive pair against all negatives of its anchor.
     """
-    if negatives not in ("positives", "all"):
-        raise ValueError(f'negatives must be "positives" or "all", not {negatives!r}')
-    check_positive(scale=scale)
+    _check_npair(scale, negatives)
     rows = partial(_npair, scale=scale)
-    if negatives == "all":
-        return pair_loss(embeddings, labels, rows)
-    check(embeddings, labels)
-    place = (labels[:, None] == labels).tril(-1).sum(1)  # how many of its class come before a sample
-    return pair_loss(embeddings, labels, rows, anchors=place == 0, others=place == 1)
+    return pair_loss(embeddings, labels, rows, None if negatives == "all" else _first_two)
+
+
+def _check_npair(scale: float, negatives: str) -> None:
+    if negatives not in ("positives", "all"):
+        raise BadArgument("negatives", negatives, '"positives" or "all"')
+    check_positive(scale=scale)
+
+
+def _first_two(labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Which labels (N,) are the first of their class, and which the second, two masks (N,)."""
+    ordered, order = labels.sort(stable=True)
+    place = torch.arange(len(labels), device=labels.device) - torch.searchsorted(ordered, ordered)
+    place = torch.empty_like(place).scatter_(0, order, place)  # how many of its class come before a sample
+    return place == 0, place == 1
 
 
 def multi_similarity(
@@ -117,9 +130,8 @@ def multi_similarity(
 ) -> Tensor:
     """Multi-similarity loss with its mining, divided by the batch size, skipped anchors counted; -> scalar."""
     check_positive(alpha=alpha, beta=beta)
-    return pair_loss(
-        embeddings, labels, partial(_multi_similarity, alpha=alpha, beta=beta, base=base, epsilon=epsilon)
-    )
+    check_numbers(base=base, epsilon=epsilon)
+    return pair_loss(embeddings, labels, partial(_multi_similarity, alpha=alpha, beta=beta, base=base, epsilon=epsilon))
 
 
 def contrastive(
@@ -129,6 +141,7 @@ def contrastive(
 
     The one loss that compares single pairs: a batch of positives alone, or of negatives alone, has a loss too.
     """
+    check_numbers(positive_margin=positive_margin, negative_margin=negative_margin)
     rows = partial(_contrastive, positive_margin=positive_margin, negative_margin=negative_margin)
     return pair_loss(embeddings, labels, rows, both=False)
 
@@ -138,6 +151,7 @@ class TripletLoss(nn.Module):
 
     def __init__(self, margin: float = 1.0) -> None:
         super().__init__()
+        check_numbers(0, margin=margin)
         self.margin = margin
 
     def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
@@ -152,6 +166,7 @@ class SemiHardTripletLoss(nn.Module):
 
     def __init__(self, margin: float = 0.2) -> None:
         super().__init__()
+        check_numbers(0, margin=margin)
         self.margin = margin
 
     def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
@@ -166,9 +181,7 @@ class NPairLoss(nn.Module):
 
     def __init__(self, scale: float = 25.0, negatives: Literal["positives", "all"] = "positives") -> None:
         super().__init__()
-        if negatives not in ("positives", "all"):
-            raise ValueError(f'negatives must be "positives" or "all", not {negatives!r}')
-        check_positive(scale=scale)
+        _check_npair(scale, negatives)
         self.scale, self.negatives = scale, negatives
 
     def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
@@ -184,6 +197,7 @@ class MultiSimilarityLoss(nn.Module):
     def __init__(self, alpha: float = 2.0, beta: float = 40.0, base: float = 0.5, epsilon: float = 0.1) -> None:
         super().__init__()
         check_positive(alpha=alpha, beta=beta)
+        check_numbers(base=base, epsilon=epsilon)
         self.alpha, self.beta, self.base, self.epsilon = alpha, beta, base, epsilon
 
     def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
@@ -198,6 +212,7 @@ class ContrastiveLoss(nn.Module):
 
     def __init__(self, positive_margin: float = 1.0, negative_margin: float = 0.5) -> None:
         super().__init__()
+        check_numbers(positive_margin=positive_margin, negative_margin=negative_margin)
         self.positive_margin, self.negative_margin = positive_margin, negative_margin
 
     def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:

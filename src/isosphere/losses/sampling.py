@@ -9,6 +9,8 @@ import math
 import torch
 from torch import Tensor, nn
 
+from isosphere.errors import BadArgument
+
 
 def draw(places: Tensor, first: int, classes: int, rate: float, seed: int, step: Tensor) -> Tensor:
     """Indices, ascending, of the classes drawn from those held here: the true ones and others up to a share `rate`.
@@ -73,7 +75,7 @@ class RowSGD(torch.optim.SGD):
     @torch.no_grad()
     def step(self, closure=None):
         if closure is not None:
-            raise ValueError("RowSGD takes no closure: compute the gradients first")
+            raise BadArgument("closure", closure, "None: compute the gradients first")
         everything = [(group, parameter) for group in self.param_groups for parameter in group["params"]]
         sparse = [(g, p, p.grad) for g, p in everything if p.grad is not None and p.grad.is_sparse]
         for _, parameter, _ in sparse:

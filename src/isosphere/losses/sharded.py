@@ -15,11 +15,14 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from .. import sphere
+from isosphere import sphere
+from isosphere.errors import BadArgument, Unsupported
+
 from . import sampling
+from .checks import check, check_positive, number
 from .classes import class_softmax
 from .margins import NormFace, check_margin, class_weights, keep_float32
-from .slopes import check, check_positive
+from .transforms import transformed
 
 
 class ShardedClassifier(nn.Module):
@@ -44,10 +47,10 @@ class ShardedClassifier(nn.Module):
         super().__init__()
         check_positive(scale=scale)
         check_margin(margin)
-        if not 0 < rate <= 1:
-            raise ValueError(f"rate is the share of classes that are drawn, in (0, 1], not {rate}")
+        check_positive(rate=rate)
+        number("rate", rate, 0, 1)
         if classes < _world():
-            raise ValueError(f"{classes} classes cannot be shared out among {_world()} ranks: use CosineClassifier")
+            raise BadArgument("classes", classes, f"at least one for each of {_world()} ranks, or use CosineClassifier")
         part = share(classes)
         self.weights = class_weights(dim, classes, part)
         self.weights.shard = (part.start, classes)
@@ -60,6 +63,8 @@ class ShardedClassifier(nn.Module):
         check(embeddings, labels, torch.empty(self.classes, self.weights.shape[1], device="meta"))
         weights, places = self.weights, labels.long() - self.first
         if self.rate < 1 and self.training and torch.is_grad_enabled():
+            if transformed(embeddings, labels, weights):
+                raise Unsupported("a head that draws classes", "transforms", "evaluate it with head.eval(), or rate=1")
             with torch.no_grad():
                 self.draws += 1
                 index = sampling.draw(places, self.first, len(weights), self.rate, self.seed, self.draws)
@@ -149,7 +154,7 @@ def _sliced(values: Any, parameter: nn.Parameter | None) -> Any:
         return values
     _, total = parameter.shard
     if len(values) != total:
-        raise ValueError(f"the checkpoint has {len(values)} classes, the head {total}: they must be the same")
+        raise BadArgument("the checkpoint's classes", len(values), f"as many as the head's, {total}")
     return values[share(total)].clone()  # not a view, which would keep all of it
 
 

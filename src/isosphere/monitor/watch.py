@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from isosphere import sphere
-from isosphere.losses.slopes import warn
+from isosphere.losses.checks import warn
 from isosphere.monitor.alarms import Episodes, Record, proxy_power
 from isosphere.monitor.figures import FIGURES, PADDING, norm_figures, pull, recorded, turn_figures, turned
 

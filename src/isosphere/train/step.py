@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from isosphere import distributed
+from isosphere.errors import LossOverflow, NotFinite
 from isosphere.inference import half_precision
 from isosphere.losses.norms import Constraint
-from isosphere.losses.slopes import NotFinite
 from isosphere.models.embedder import Embedder
 from isosphere.monitor import FIGURES, norm_figures, norm_record, proxy_power
 from isosphere.recipes import schema
@@ -73,7 +73,7 @@ def update(run: Run, images: Tensor, labels: Tensor, progress: Tensor | float) -
         metric = run.criterion(run.constraint.inputs(embeddings), labels)
         held = embeddings.view_as(embeddings)  # the constraint's own way in, to tell its gradient from the criterion's
         penalty = run.constraint(held, progress=progress)
-    except NotFinite as error:  # on CPU; elsewhere the loss is NaN, and is looked at when something is written
+    except (NotFinite, LossOverflow) as error:  # on CPU; elsewhere a NaN, seen when something is written
         stop_diverged(run, run.step + 1, str(error), norm_statistics(norms(embeddings.detach())))
     embeddings.retain_grad()
     held.retain_grad()

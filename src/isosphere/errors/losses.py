@@ -1,0 +1,34 @@
+"""Losses: values that are not finite, and transforms that a loss does not have."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from .base import InputError, RunError
+
+
+@dataclass(eq=False)
+class NotFinite(InputError):
+    """A row of a loss's input that holds NaN or infinity."""
+
+    text: ClassVar[str] = "{name} row {row} of {rows} is not finite"
+    name: str
+    row: int
+    rows: int
+
+
+@dataclass(eq=False)
+class LossOverflow(InputError):
+    """A loss that is NaN or infinite although its inputs are finite."""
+
+    text: ClassVar[str] = "the loss is {value} although its inputs are finite: they or the scale are too large"
+    value: float
+
+
+@dataclass(eq=False)
+class Unsupported(RunError):
+    """A derivative or a transform of torch.func that a loss or a constraint does not have."""
+
+    text: ClassVar[str] = "{what} does not support {transform}: {remedy}"
+    what: str
+    transform: str
+    remedy: str

@@ -1,0 +1,41 @@
+"""What README promises: every loss takes 8,192 x 512 in seconds and under 1 GiB."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+MEASURED = """
+import json, re, time, torch
+from isosphere import functional
+from pathlib import Path
+
+def kib(field):
+    return int(re.search(field + r":\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
+
+torch.set_num_threads(2)
+f, weights = (torch.randn(8192, 512, requires_grad=True) for _ in range(2))
+four, two, found = torch.arange(8192) // 4, torch.arange(8192) // 2, {}
+settings = {"nt_xent": (two,), "cosine_softmax": (four, weights), "proxy_anchor": (four, weights)}
+settings |= {"npair, all": (four, 25.0, "all"), "norm_penalty": ()}
+names = "triplet", "semihard_triplet", "npair", "npair, all", "multi_similarity", "contrastive", "supcon", "nt_xent"
+for name in (*names, "cosine_softmax", "proxy_anchor", "norm_penalty"):
+    function, (*labels, ) = getattr(functional, name.split(",")[0]), settings.get(name, (four,))
+    function(f[:64], *[labels[0][:64]] * bool(labels), *labels[1:]).backward()  # what stays in memory once
+    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+    before, begin = kib("VmRSS"), time.process_time()
+    function(f, *labels).backward()
+    found[name] = [(kib("VmHWM") - before) / 2**20, time.process_time() - begin]
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs Linux to measure peaks")
+def test_a_large_batch_takes_seconds_and_under_a_gibibyte() -> None:
+    done = subprocess.run([sys.executable, "-c", MEASURED], capture_output=True, text=True, check=True, timeout=300)
+    found = json.loads(done.stdout)
+    assert len(found) == 11
+    assert {name: gibibytes for name, (gibibytes, _) in found.items() if not gibibytes < 1} == {}
+    assert {name: seconds for name, (_, seconds) in found.items() if not seconds < 40} == {}, "of two cores"
