@@ -106,8 +106,8 @@ def test_a_large_photograph_is_reduced_without_moire(angle: float, scale: float)
 def test_landmarks_on_the_template_change_nothing_and_the_outside_is_black() -> None:
     image = torch.randint(1, 256, (3, 112, 112), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
     assert torch.equal(align(image, TEMPLATE), image)
-    beside = align(image, TEMPLATE - torch.tensor([20.0, 0.0]))  # the face is further left: the frame passes the edge
-    assert torch.equal(beside[:, :, 20:], image[:, :, :92]) and not beside[:, :, :20].any()
+    moved_left = align(image, TEMPLATE - torch.tensor([20.0, 0.0]))  # the frame passes the edge
+    assert torch.equal(moved_left[:, :, 20:], image[:, :, :92]) and not moved_left[:, :, :20].any()
 
 
 def test_too_few_landmarks_are_an_error() -> None:
@@ -179,9 +179,9 @@ def test_a_whole_set_is_framed_in_memory(people: ImageSet, workers: int) -> None
     landmarks = cfp_landmarks(people)
     landmarks[3] = torch.nan  # this one is seen through the view
     state = torch.get_rng_state()
-    with pytest.warns(UserWarning) as told:
+    with pytest.warns(UserWarning) as warned:
         faces = framed(people, FaceView(), landmarks, workers)
-    assert people.paths[3] in str(told[0].message)
+    assert people.paths[3] in str(warned[0].message)
     assert torch.equal(torch.get_rng_state(), state)
     assert faces.note.startswith("1 of 70 ")
     assert faces.pixels.shape == (70, 3, 112, 112) and faces.classes == people.classes

@@ -217,12 +217,12 @@ def zipped(path: Path, files: dict[str, bytes]) -> Path:
 
 @pytest.mark.parametrize("make", [tarred, zipped])
 def test_the_folder_of_that_name_or_the_whole_archive(make, tmp_path: Path) -> None:
-    archive = make(tmp_path / "archive", {"Birds/a/1.jpg": CONTENT, "Birds/list.txt": b"1", "./beside.txt": b"2"})
+    archive = make(tmp_path / "archive", {"Birds/a/1.jpg": CONTENT, "Birds/list.txt": b"1", "./more.txt": b"2"})
     assert unpack(archive, tmp_path / "Birds") == tmp_path / "Birds"
     assert names(tmp_path / "Birds") == {"a/1.jpg", "list.txt"}
     assert (tmp_path / "Birds/a/1.jpg").read_bytes() == CONTENT
     unpack(archive, tmp_path / "deep" / "other")
-    assert names(tmp_path / "deep") == {"other/Birds/a/1.jpg", "other/Birds/list.txt", "other/beside.txt"}
+    assert names(tmp_path / "deep") == {"other/Birds/a/1.jpg", "other/Birds/list.txt", "other/more.txt"}
     with raised(FolderExists, folder=tmp_path / "Birds"):
         unpack(archive, tmp_path / "Birds")
     assert {path.name for path in tmp_path.iterdir()} == {"archive", "Birds", "deep"}
@@ -268,7 +268,7 @@ def test_killed_while_unpacking_leaves_no_folder_and_the_next_run_repairs(tmp_pa
 
 
 def cub(path: Path) -> Path:
-    """A miniature of the official archive: two training and two test classes, and a file beside the folder."""
+    """A miniature of the official archive: two training and two test classes, and a file next to the folder."""
     files = {f"CUB_200_2011/images/{label:03d}.Bird/{n}.jpg": b"pixels" for label in (1, 2, 3, 4) for n in (1, 2)}
     rows = [name.removeprefix("CUB_200_2011/images/") for name in files]
     files["CUB_200_2011/images.txt"] = "".join(f"{i} {row}\n" for i, row in enumerate(rows)).encode()
@@ -303,16 +303,16 @@ def test_the_command_downloads_checks_unpacks_and_shows(
 ) -> None:
     server.breaks = [1, 2]
     assert datasets(monkeypatch, small_cub, "--get", "cub200") == 0
-    told = capsys.readouterr().out
-    assert "CUB-200-2011  " in told and "complete" in told and told.count("not installed") == 3
+    printed = capsys.readouterr().out
+    assert "CUB-200-2011  " in printed and "complete" in printed and printed.count("not installed") == 3
     assert [path.name for path in small_cub.iterdir()] == ["CUB_200_2011"]
     assert server.asked == [None, "bytes=1-", "bytes=3-"]
     assert datasets(monkeypatch, small_cub, "--get", "cub200") == 0  # complete: not asked for again
     assert len(server.asked) == 3
     (small_cub / "CUB_200_2011/images/001.Bird/1.jpg").unlink()
     assert datasets(monkeypatch, small_cub, "--get", "cub200") == 2
-    told = capsys.readouterr().err
-    assert "3 training images" in told and str(small_cub / "CUB_200_2011") in told and len(server.asked) == 3
+    printed = capsys.readouterr().err
+    assert "3 training images" in printed and str(small_cub / "CUB_200_2011") in printed and len(server.asked) == 3
 
 
 def test_the_command_says_in_one_line_what_went_wrong(

@@ -71,9 +71,9 @@ def test_names_are_left_out_whatever_their_punctuation(folders: Path) -> None:
         found = identities(folders, ["bob lee", "Dan OHara", "Cruz Diaz"])
     assert found.classes == ["Ann"] and found.labels.tolist() == [0] * 4
     assert identities(folders, iter(["Ann"]), minimum=2).classes == ["Bob_Lee", "Cruz_Díaz"]
-    with pytest.warns(UserWarning) as told:
+    with pytest.warns(UserWarning) as warned:
         found = identities(folders, ["An", "Eve", "Bob Lee"])
-    assert len(told) == 1 and str(told[0].message).endswith("people: An, Eve")
+    assert len(warned) == 1 and str(warned[0].message).endswith("people: An, Eve")
     assert found.classes == ["Ann", "Cruz_Díaz", "Dan_O'Hara"]
     with raised(TooFewClasses, use="train", found=0):
         identities(folders, ["Ann", "Bob Lee", "Cruz Diaz"], minimum=2)

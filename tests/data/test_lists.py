@@ -22,12 +22,12 @@ def test_train_and_test_folders_are_a_split(tmp_path, train, test):
     fill(tmp_path, f"{train}/b/1.jpg", f"{train}/a/1.jpg", f"{train}/a/2.jpg", f"{test}/c/3.jpg", f"{test}/a/4.jpg")
     fill(tmp_path, "labels.txt", ".cache/x.jpg", "__MACOSX/train/._1.jpg")
     images = ImageSet.folder(tmp_path)
-    told = [
+    found = [
         (images.paths[i].removeprefix(f"{tmp_path}/"), images.classes[images.labels[i]], images.splits[i])
         for i in range(len(images))
     ]
     assert images.classes == ["a", "b", "c"] and images.note == ""
-    assert told == [
+    assert found == [
         (f"{train}/a/1.jpg", "a", "train"), (f"{train}/a/2.jpg", "a", "train"), (f"{train}/b/1.jpg", "b", "train"),
         (f"{test}/a/4.jpg", "a", "test"), (f"{test}/c/3.jpg", "c", "test"),
     ]  # fmt: skip
@@ -38,7 +38,7 @@ def test_train_and_test_folders_are_a_split(tmp_path, train, test):
 
 
 def test_other_folders_are_no_split(tmp_path):
-    fill(tmp_path, "train/1.jpg", "test/2.jpg")  # classes of these names: locomotives, and exams
+    fill(tmp_path, "train/1.jpg", "test/2.jpg")  # classes of these names: locomotives, and tests
     assert ImageSet.folder(tmp_path).splits is None
     fill(tmp_path, "val/3.jpg")
     assert ImageSet.folder(tmp_path).splits is None
@@ -68,11 +68,11 @@ def test_rows_of_validation_next_to_train_and_test_are_left_out(tmp_path):
     fill(tmp_path, "1.jpg", "3.jpg")
     rows = ["path,label,split", "1.jpg,a,train", "2.jpg,c,Val", "3.jpg,b,test"]  # 2.jpg need not be there
     (tmp_path / "all.csv").write_text("\n".join(rows))
-    told = "1 images are left out: 1 of the split val; to measure on these instead, leave out the rows of test"
+    note = "1 images are left out: 1 of the split val; to measure on these instead, leave out the rows of test"
     with pytest.warns(UserWarning) as caught:
         images = ImageSet.csv(tmp_path / "all.csv")
     assert [str(one.message) for one in caught] == [f"{tmp_path / 'all.csv'}: {images.note}"]
-    assert images.splits == ["train", "test"] and images.classes == ["a", "b"] and images.note == told
+    assert images.splits == ["train", "test"] and images.classes == ["a", "b"] and images.note == note
     fill(tmp_path, "2.jpg")
     (tmp_path / "some.csv").write_text("\n".join(rows[:3]))
     images = ImageSet.csv(tmp_path / "some.csv")

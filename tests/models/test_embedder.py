@@ -129,8 +129,8 @@ def test_side_branches_are_left_out_of_training():
 
 
 def test_our_networks_are_named_in_the_help():
-    (told,) = [reason for field, _, _, reason in options.describe(schema.Model()) if field == "backbone"]
-    assert all(name in told for name in OURS.keys() - FACE_BACKBONES.keys()) and "se_resnet50_ir" in told
+    (reason,) = [its for field, _, _, its in options.describe(schema.Model()) if field == "backbone"]
+    assert all(name in reason for name in OURS.keys() - FACE_BACKBONES.keys()) and "se_resnet50_ir" in reason
 
 
 def test_unknown_names():

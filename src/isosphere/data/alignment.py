@@ -1,6 +1,6 @@
-"""Faces brought to one framing, 112 x 112: a similarity by landmarks where there are some, else a central square.
+"""Faces brought to one frame of 112 x 112: by landmarks where there are some, else by a central square.
 
-The frame is the one that ArcFace's templates fix: with the eyes 35 pixels apart it is 3.2 times as wide as that.
+The frame is that of ArcFace's templates. The eyes are 35 pixels apart, and it is 3.2 times as wide.
 """
 
 import math
@@ -48,9 +48,9 @@ LISTED = re.compile(rf"(.*?\S)((?:\s+{NUMBER}){{10,}})", re.IGNORECASE)  # a fil
 
 
 def similarity(points: Tensor, targets: Tensor) -> Tensor:
-    """The rotation, scale and shift that bring points (K, 2) nearest to targets (K, 2), as (2, 3) (Umeyama 1991).
+    """Rotation, scale and shift that bring points (K, 2) nearest to targets (K, 2), as (2, 3) (Umeyama 1991).
 
-    In the plane and without reflection the least squares are solved by one complex number, scale times rotation.
+    In the plane, without reflection, one complex number solves the least squares: scale times rotation.
     """
     points, targets = points.double(), targets.double()
     center, target = points.mean(0), targets.mean(0)
@@ -64,11 +64,11 @@ def similarity(points: Tensor, targets: Tensor) -> Tensor:
 
 
 def align(image: Tensor, landmarks: Tensor, size: int = SIZE) -> Tensor:
-    """The face whose five landmarks (5, 2) lie here, moved to the template, uint8 (C, H, W) -> (C, size, size).
+    """The face with these five landmarks (5, 2), moved to the template, uint8 (C, H, W) -> (C, size, size).
 
-    Landmarks are eyes, nose, mouth as in TEMPLATE, in pixels; hidden ones are NaN, two must be seen, and none may lie
-    further off than twice the longer side. Bilinear, black outside of the image; an image that would be more than
-    halved is first reduced with antialiasing.
+    Landmarks are eyes, nose and mouth as in TEMPLATE, in pixels. Hidden ones are NaN, and two must be known. None may
+    be further away than twice the longer side. Sampling is bilinear, and black outside of the image. An image that
+    would be more than halved is first reduced with antialiasing.
     """
     seen = landmarks.isfinite().all(1)
     if int(seen.sum()) < 2:
@@ -98,12 +98,11 @@ def align(image: Tensor, landmarks: Tensor, size: int = SIZE) -> Tensor:
 
 @dataclass(frozen=True)
 class FaceView:
-    """The square of `fraction` of the shorter side, `rise` of it above the center: uint8 (C, H, W) -> (C, size, size).
+    """A square of `fraction` of the shorter side, `rise` of it above the center: uint8 (C, H, W) -> (C, size, size).
 
-    The defaults frame LFW's 250 x 250 photographs (and others cut out as those) as alignment would: over LFW the
-    aligned frames have a median side of 130 and their centers are 8 above the middle. Photographs that are cut to the
-    face already, such as CFP's, want fraction 1 and rise 0, and so do faces that are aligned and of another size. One
-    of size x size is in its frame already and stays as it is.
+    The defaults frame LFW's 250 x 250 photographs as alignment would. Over LFW, aligned frames have a median side of
+    130, and their centers are 8 above the middle. Photographs cut to the face, such as CFP's, want fraction 1 and rise
+    0. So do aligned faces of another size. A photograph of size x size stays as it is.
     """
 
     fraction: float = 0.52
@@ -135,9 +134,9 @@ def framed(
 ) -> ImageSet:
     """The set with every face in its frame and in memory, uint8 (N, 3, 112, 112), decoded behind a progress bar.
 
-    `landmarks` is (N, 5, 2); a face of which fewer than two are known is seen through the view, and of those that are
-    cut by it the number is in a warning and in the set's `note`. `workers` processes share the work (by
-    default one for each core). Unreadable images are an error that names and counts them.
+    `landmarks` is (N, 5, 2). A face with fewer than two goes through the view. If that cuts faces, a warning and the
+    set's `note` count them. `workers` processes share the work, by default one for each core. Unreadable images are an
+    error that names and counts them.
     """
     import torchvision.transforms.v2  # noqa: F401, here, or each worker would spend seconds on it
 
@@ -166,8 +165,10 @@ def _name(images: ImageSet | RecordSet, index: int) -> str:
 
 
 class _Framed(Dataset):
-    """`faces[start]` are the next CHUNK faces, uint8 (K, 3, S, S), the errors of those that cannot be framed by index,
-    and the indices of those that were cut for want of landmarks."""
+    """`faces[start]` are the next CHUNK faces, uint8 (K, 3, S, S), the errors of others, and who was cut.
+
+    The errors are by index. Those who were cut for lack of landmarks are indices.
+    """
 
     def __init__(self, images: ImageSet | RecordSet, view: FaceView, landmarks: Tensor | None) -> None:
         self.images, self.view, self.landmarks = images, view, landmarks
@@ -192,7 +193,7 @@ class _Framed(Dataset):
 
 
 def landmarks_of(images: ImageSet | RecordSet, home: Path) -> Tensor | None:
-    """What is known of the faces' landmarks, (N, 5, 2): a `landmarks.txt` in their folder, CFP's fiducials, or NaN.
+    """Known landmarks of the faces, (N, 5, 2): a `landmarks.txt` in their folder, CFP's fiducials, or NaN.
 
     None for pixels in memory, as packs are of aligned faces.
     """
@@ -211,9 +212,9 @@ def landmarks_of(images: ImageSet | RecordSet, home: Path) -> Tensor | None:
 
 
 def listed_landmarks(path: str | Path, images: ImageSet) -> Tensor:
-    """Five landmarks for each file of a set, float64 (N, 5, 2), from lines `file x1 y1 ... x5 y5`; NaN for the others.
+    """Five landmarks for each file of a set, float64 (N, 5, 2), from lines `file x1 y1 ... x5 y5`; else NaN.
 
-    A line's file is the end of a path of the set, as `Zico/Zico_0001.jpg`; numbers after the tenth are ignored.
+    A line's file is the end of a path of the set, as `Zico/Zico_0001.jpg`. Numbers after the tenth are ignored.
     """
     listed = {}
     for number, line in lines(path):
@@ -236,11 +237,12 @@ def listed_landmarks(path: str | Path, images: ImageSet) -> Tensor:
 
 
 def visible_five(fiducials: Sequence[Sequence[float]] | np.ndarray) -> np.ndarray:
-    """The five landmarks, (5, 2) with two hidden (NaN), of CFP's 30 fiducials (30, 2), which mark one half of a face.
+    """Five landmarks (5, 2), two of them hidden (NaN), from CFP's 30 fiducials (30, 2), which mark half a face.
 
-    They are, counted from 0: 0-8 jaw, 9-11 brow, 12-17 eye, 18-21 bridge of the nose down to its tip, 22-24 below the
-    nose, 25 corner of the mouth, 26-29 lips. Seen are the eye's mean, the tip (21) and the corner (25). On which side
-    of the line from eye to mouth the nose is tells which half that is: the image's left in all frontal photographs.
+    Counted from 0, they are: 0-8 jaw, 9-11 brow, 12-17 eye, 18-21 bridge of the nose down to its tip. Then 22-24 below
+    the nose, 25 corner of the mouth, 26-29 lips. Known are the eye's mean, the tip (21) and the corner (25). The side
+    of the line from eye to mouth on which the nose is gives the half. It is the image's left in all frontal
+    photographs.
     """
     fiducials = np.asarray(fiducials, dtype=np.float64)
     eye, nose, mouth = fiducials[12:18].mean(0), fiducials[21], fiducials[25]

@@ -1,9 +1,9 @@
-"""Face packs, lfw.bin, agedb_30.bin, cfp_fp.bin and the like: pickles of (encoded images, which pairs are one person).
+"""Face packs such as lfw.bin and cfp_fp.bin: pickles of encoded images, and which pairs are one person.
 
-A pickle can run anything. So a pack is read twice: first its opcodes are looked through, and none is obeyed before all
-of them are known to be harmless; then it is loaded with stand-ins for the few names that packs contain, whether written
-by Python 2 or 3, with images as bytes, bytearrays or numpy's arrays, and with truth values as bool or int, numpy's ones
-or an array of these. Neither numpy nor any other module is called.
+A pickle can run anything, so a pack is read twice. First its opcodes are checked, and nothing runs before all are known
+to be harmless. Then it is loaded with stand-ins for the few names that packs contain. Python 2 or 3 may have written
+it. Images may be bytes, bytearrays or numpy's arrays. Truth values may be bool or int, numpy's, or an array of these.
+Neither numpy nor any other module is called.
 """
 
 import io
@@ -34,7 +34,7 @@ class ForeignType(Exception):
 
 
 def read_bin(path: str | Path, workers: int = 8) -> tuple[Tensor, Tensor]:
-    """The pixels of all images, uint8 (2P, 3, H, W), a pair side by side, and whether it is one person, bool (P,)."""
+    """Pixels of all images, uint8 (2P, 3, H, W), pairs in a row, and whether each is one person, bool (P,)."""
     from rich.progress import track
 
     path = Path(path)
@@ -93,7 +93,7 @@ def _contents(path: Path) -> tuple[list[bytes], list[bool]]:
 
 
 def _judge(opcodes: Iterable[tuple[str, Any]]) -> None:
-    """Refuse foreign opcodes and names before one is obeyed; a name from the stack must be two strings just pushed."""
+    """Refuse foreign opcodes and names before one runs. A name from the stack must be two strings just pushed."""
     top, memo = [], {}  # what is known to be on top of the stack: strings, or None for what is none
     for opcode, argument in opcodes:
         if opcode not in OPCODES:
@@ -161,7 +161,7 @@ class _Array:
 
 
 def _bytes(text: str | bytes = "", encoding: str = "latin1") -> bytes:
-    """Bytes as Python 3 writes them for Python 2, as text of which every letter is a byte; a bytearray's are bytes."""
+    """Bytes, also as Python 3 writes them for Python 2: as text of which every letter is a byte."""
     return text if isinstance(text, bytes) else text.encode("latin1")
 
 

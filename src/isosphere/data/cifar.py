@@ -5,9 +5,9 @@
 | python files | `cifar-10-batches-py/` | `cifar-100-python/` |
 | class folders | `train/<class>/*.png`, `test/<class>/*.png`, also in `cifar10/` | the same, also in `cifar100/` |
 
-The python files are pickles, and the unpickler here makes numbers, strings and numpy arrays alone.
-Class folders are decoded by all cores in some seconds. Both layouts have the same order of classes, but not of images,
-so a run on one does not see the batches of a run on the other.
+The python files are pickles. The unpickler here makes numbers, strings and numpy arrays alone. Class folders are
+decoded by all cores in some seconds. Both layouts have the same order of classes. The order of images differs, so runs
+on two layouts do not see the same batches.
 """
 
 import hashlib
@@ -44,7 +44,7 @@ OWN = "images of your own go with the recipe simclr-photos"
 
 
 class Source(NamedTuple):
-    """One of the two sets: its python files, what they call labels and classes, and the official archive."""
+    """One of the two sets: its python files, their names for labels and classes, and the official archive."""
 
     title: str
     classes: int
@@ -121,7 +121,7 @@ def _home(name: str, root: Path) -> tuple[Path, Callable[[Path, Source, str], Im
 
 
 def _checked(images: ImageSet, source: Source, folder: Path, part: str) -> ImageSet:
-    """The images, if there are as many as in the original, and as many of each class as of any other."""
+    """The images, if there are as many as in the original, and equally many of each class."""
     expected = {"images": COUNTS[part], "classes": source.classes}
     title = f"{source.title} in {folder}, {part},"
     instead = "unpack the archive again" if images.paths is None else OWN
@@ -136,7 +136,7 @@ def _checked(images: ImageSet, source: Source, folder: Path, part: str) -> Image
 
 
 def _read_python(folder: Path, source: Source, part: str) -> ImageSet:
-    """One part from the python files: a row of `data` is a whole image, first its red, then green, then blue."""
+    """One part from the python files. A row of `data` is a whole image: all red, all green, all blue."""
     pixels, labels = [], []
     for name in source.files[part]:
         held = _unpickled(folder / name, "data", source.labels)
@@ -180,7 +180,7 @@ class _PlainUnpickler(pickle.Unpickler):
 
 
 def _unpickled(path: Path, *keys: str) -> dict[str, Any]:
-    """The dict in a file, which must have these keys; strings of Python 2 are read byte by byte."""
+    """The dict in a file, which must have these keys. Strings of Python 2 are read byte by byte."""
     if not path.is_file():
         raise NotFound(path, "file of CIFAR")
     try:
@@ -201,7 +201,7 @@ def _read_folders(folder: Path, source: Source, part: str) -> ImageSet:
 
 
 def _in_memory(images: ImageSet, device: torch.device | str) -> ImageSet:
-    """The same images with their pixels on the device; files are decoded in parallel behind a progress bar."""
+    """The same images with their pixels on the device. Files are decoded in parallel behind a progress bar."""
     pixels = images.pixels
     if pixels is None:
         chunks, decoded = _Decoded(images.paths), []
@@ -214,7 +214,7 @@ def _in_memory(images: ImageSet, device: torch.device | str) -> ImageSet:
 
 
 class _Decoded(Dataset):
-    """`decoded[i]` is the i-th chunk of the files, uint8 (at most CHUNK, 3, 32, 32), or the error of one of them."""
+    """`decoded[i]` is the i-th chunk of the files, uint8 (at most CHUNK, 3, 32, 32), or an error."""
 
     def __init__(self, paths: list[str]) -> None:
         self.chunks = [paths[first : first + CHUNK] for first in range(0, len(paths), CHUNK)]

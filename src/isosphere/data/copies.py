@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def find_copies(paths: Sequence[str], others: Sequence[str], workers: int = 8) -> dict[str, str]:
-    """Those of the files that hold the bytes of one of the others, and of which; read only where a size is in both."""
+    """Files that hold the bytes of one of the others, and of which one. Files of a size of their own are not read."""
     with ThreadPoolExecutor(workers) as pool:  # threads are enough: what takes time is the disk
         sizes = [list(pool.map(os.path.getsize, files)) for files in (paths, others)]
         both = set(sizes[0]).intersection(sizes[1])

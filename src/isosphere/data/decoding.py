@@ -16,7 +16,7 @@ from isosphere.errors import BadArgument, InputError, UnreadableImage
 
 
 def decode(file: str | Path | BinaryIO, name: str = "") -> Tensor:
-    """An image file as RGB, uint8 (3, H, W), upright by its EXIF orientation; errors have its `name`, if given."""
+    """An image file as RGB, uint8 (3, H, W), upright by its EXIF orientation. Errors have its `name`, if given."""
     try:
         with Image.open(file) as opened:
             return _rgb(opened)
@@ -28,7 +28,7 @@ def decode(file: str | Path | BinaryIO, name: str = "") -> Tensor:
 
 
 def in_memory(image: Image.Image | np.ndarray | Tensor) -> Tensor:
-    """An image of PIL, seen as its file would be, or pixels, uint8 (3, H, W) or (H, W, 3), as uint8 (3, H, W)."""
+    """An image of PIL, or pixels, uint8 (3, H, W) or (H, W, 3), as uint8 (3, H, W). PIL's is seen as its file is."""
     if isinstance(image, Image.Image):
         if not all(image.size):
             raise BadArgument("image", image.size, "at least one pixel wide and high")

@@ -24,7 +24,7 @@ BACKOFF = 1.0  # seconds to wait before the first of them; before each later one
 
 
 def fetch_folder(url: str, folder: str | Path, md5: str) -> Path:
-    """Download an archive next to `folder`, check it, unpack it as `folder` (see `unpack`) and remove the archive."""
+    """Download an archive next to `folder`, check it, `unpack` it as `folder` and remove it."""
     folder = Path(folder)
     archive = fetch_archive(url, folder.with_name(PurePosixPath(url).name), md5)
     unpack(archive, folder)
@@ -35,9 +35,9 @@ def fetch_folder(url: str, folder: str | Path, md5: str) -> Path:
 def fetch_archive(url: str, target: str | Path, md5: str) -> Path:
     """The file at `url` as `target`, which appears only when it is whole and its MD5 is right.
 
-    An interrupted download goes on after the bytes that are in `target.part`; where the server cannot do that (over
-    FTP it is not asked to) it starts over. A file that is there already is not downloaded again. A download that
-    brought nothing leaves nothing, neither a file nor a folder.
+    An interrupted download goes on after the bytes in `target.part`. It starts over if the server cannot do that; over
+    FTP it is not asked to. A file that is there is not downloaded again. A download that brought nothing leaves neither
+    a file nor a folder.
     """
     target = Path(target)
     if target.is_file() and _md5(target).hexdigest() == md5:
@@ -76,8 +76,8 @@ def _fetch_held(url: str, target: Path, md5: str) -> None:
 def unpack(archive: str | Path, folder: str | Path) -> Path:
     """Unpack a tar or zip file as `folder`, which appears whole or not at all.
 
-    If the archive has a top folder of that name, `folder` is that one, and what else it holds is left out. Members
-    that point outside are refused, and so are links and devices.
+    If the archive has a top folder of that name, that one is taken and the rest is left out. Members that point outside
+    are refused, and so are links and devices.
     """
     archive, folder = Path(archive), Path(folder)
     if folder.exists():
@@ -184,7 +184,7 @@ def _attempt(url: str, begun: _Begun, show: Callable[[int, int | None], None]) -
 
 
 def _chunks(response: BinaryIO) -> Iterator[bytes]:
-    """What arrives, as it arrives; apart from the writing, so that a full disk does not pass for a dropped line."""
+    """What arrives. Writing is elsewhere, so that a full disk is not taken for a dropped line."""
     while True:
         try:
             data = response.read1(CHUNK)
@@ -197,7 +197,7 @@ def _chunks(response: BinaryIO) -> Iterator[bytes]:
 
 @contextmanager
 def _progress(name: str) -> Iterator[Callable[[int, int | None], None]]:
-    """A bar that shows bytes, speed and time left; call what it yields with the bytes done and the total."""
+    """A bar with bytes, speed and time left. Call what it yields with the bytes done and the total."""
     from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
 
     columns = ("{task.description}", BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())

@@ -20,7 +20,7 @@ from .transforms import flips
 
 @dataclass(frozen=True)
 class FlipView:
-    """Half of the faces mirrored, which is all that training does to them: uint8 (N, C, H, W) with numbers (N, 1)."""
+    """Half of the faces mirrored, and nothing else: uint8 (N, C, H, W) with numbers (N, 1)."""
 
     draws: ClassVar[int] = 1
 
@@ -32,9 +32,9 @@ class FlipView:
 def identities(source: str | Path, exclude: Iterable[str] = (), minimum: int = 1) -> ImageSet | RecordSet:
     """Images by person, from a folder of folders, a .rec next to its .idx, or a folder with `train.rec` in it.
 
-    People named in `exclude` are left out, as are those with fewer than `minimum` images. Names are compared by letters
-    and digits alone: "Catherine Zeta-Jones" is Catherine_Zeta_Jones. A warning lists names that are
-    not there, as one that is spelled in another way is not left out.
+    Left out are people named in `exclude`, and those with fewer than `minimum` images. Names are compared by letters
+    and digits: "Catherine Zeta-Jones" is Catherine_Zeta_Jones. A warning lists names that nobody has. Such a name may
+    be spelled in another way, and then the person is not left out.
     """
     source, exclude = Path(source), list(exclude)
     unwanted = set(map(letters, exclude))

@@ -1,7 +1,7 @@
 """Batches of pixels, step by step, decoded and augmented by worker processes or gathered from memory.
 
-One item is one whole step, and everything in it is a pure function of (seed, step): neither the number of workers nor
-a restart changes a pixel, and ranks together give the pixels of one process.
+One item is one whole step, and a pure function of (seed, step). Neither the number of workers nor a restart changes a
+pixel. Ranks together give the pixels of one process.
 """
 
 import signal
@@ -20,7 +20,7 @@ from .transforms import View, uniforms
 
 
 class Batch(NamedTuple):
-    """Images uint8 (B, C, S, S), their labels long (B,) and their indices in the set, long (B,)."""
+    """Images uint8 (B, C, S, S), labels long (B,), and indices in the set, long (B,)."""
 
     images: Tensor
     labels: Tensor
@@ -28,7 +28,7 @@ class Batch(NamedTuple):
 
 
 class Steps(Dataset):
-    """`steps[step]` is that step's batch, or the UnreadableImage that stopped it; a view of None changes nothing."""
+    """`steps[step]` is that step's batch, or the UnreadableImage that stopped it. A view of None changes nothing."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ def loader(
     seed: int = 0,
     pin_memory: bool = False,
 ) -> Iterator[Batch]:
-    """The batches of these steps in order; workers (none for pixels in memory, unless mapped) work two steps ahead."""
+    """The batches of these steps in order, from workers two steps ahead. Pixels in memory need none, unless mapped."""
     if not image_set.on_disk:
         workers, pin_memory = 0, False
     source = DataLoader(

@@ -1,4 +1,4 @@
-"""Faces in their frames, in memory once a machine: one rank frames them, and all map the file that it leaves."""
+"""Faces in their frames, in memory once a machine. One rank frames them, and all map the file that it writes."""
 
 import contextlib
 import os
@@ -31,9 +31,9 @@ REMEDIES = {  # by skip_unreadable; where that is true, landmarks are all that i
 
 
 class Source(NamedTuple):
-    """A set of photographs, the folder or list that it comes from, and the square where there are no landmarks.
+    """A set of photographs, its folder or list, and the square where there are no landmarks.
 
-    Where unreadable ones are skipped, whoever has fewer than `minimum` left is too, and so many `people` must stay.
+    If unreadable ones are skipped, people with fewer than `minimum` left are skipped, too. So many `people` must stay.
     """
 
     images: ImageSet | RecordSet
@@ -44,14 +44,14 @@ class Source(NamedTuple):
 
 
 def square(fraction: float) -> alignment.FaceView:
-    """This share of the shorter side, a little above the middle as LFW's faces are; 1 is the whole central square."""
+    """This share of the shorter side, a little above the middle as in LFW. A share of 1 is the whole central square."""
     return replace(alignment.FaceView(), fraction=fraction) if fraction < 1 else alignment.WHOLE
 
 
 def framed(source: Source, align: bool, device: torch.device, skip_unreadable: bool | None = None) -> ImageSet:
     """All faces of a set in their frames, on the device if they take no more than half of it.
 
-    Of pairs, where `skip_unreadable` is None, none can be skipped.
+    `skip_unreadable` is None for pairs, of which none can be skipped.
     """
     faces = shared(lambda: _framed(source, align, skip_unreadable), device)
     if device.type != "cuda" or faces.pixels.numel() <= torch.cuda.mem_get_info(device)[0] / 2:
@@ -77,7 +77,7 @@ def _framed(source: Source, align: bool, skip_unreadable: bool | None) -> ImageS
 
 
 def _narrowed(images: ImageSet | RecordSet) -> str:
-    """How many pictures of a pack lose what is outside of their central square, also in a warning."""
+    """How many pictures of a pack lose what is outside of their central square. It warns, too."""
     height, width = (1, 1) if images.pixels is None else images.pixels.shape[-2:]
     if height == width:
         return ""
@@ -106,10 +106,10 @@ def _readable(source: Source) -> ImageSet | RecordSet:
 
 
 def shared(make: Callable[[], ImageSet], device: torch.device) -> ImageSet:
-    """What `make` gives, pixels in memory; of several ranks only the first of each machine calls it, and all map them.
+    """What `make` gives, pixels in memory. The first rank of a machine calls it, and all ranks map its file.
 
-    The others wait for its lock and not in a collective, which would give up after some minutes. The files are gone
-    once all have them open.
+    The others wait for a lock, as a collective would give up after some minutes. The files are gone once all have them
+    open.
     """
     if distributed.world() == 1:
         return make()

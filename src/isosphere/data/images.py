@@ -1,4 +1,4 @@
-"""A set of labeled images, from a folder of class folders, a CSV or pixels in memory, and its split by class."""
+"""A set of labeled images from class folders, a CSV or pixels in memory, and its split by class."""
 
 import warnings
 from abc import ABC, abstractmethod
@@ -20,8 +20,8 @@ from .transforms import View
 class Images(Protocol):
     """What every source of images gives: an `ImageSet`, `PackedSet`, `RecordSet`, or a class of your own.
 
-    `labels` is long (N,) and counts `classes`, a list of names. `note` says what became of some of the images on the
-    way, and is empty where nothing did.
+    `labels` is long (N,) and counts `classes`, a list of names. `note` says which images were left out or changed, and
+    is empty if none was.
     """
 
     labels: Tensor
@@ -46,17 +46,17 @@ class Images(Protocol):
         """One image, uint8 (C, H, W)."""
 
     def batch(self, indices: Tensor, view: View | None, numbers: Tensor | None = None) -> Tensor:
-        """Images at these indices (N,) seen through the view, (N, C, S, S); loops ask only where there is a device."""
+        """Images at these indices (N,) seen through the view, (N, C, S, S). Loops ask only where there is a device."""
 
     def subset(self, indices: Iterable[int] | Tensor) -> Self:
-        """The images at these indices, in this order; classes left without images go, the others keep their order."""
+        """The images at these indices, in this order. Classes without images go, the others keep their order."""
 
     def of_classes(self, class_indices: Iterable[int]) -> Self:
-        """All images of these classes, in the set's order, relabeled to 0..C-1 in the set's order of classes."""
+        """All images of these classes, in the set's order. Labels are 0..C-1 in the set's order of classes."""
 
 
 def read_batch(images: Images, indices: Tensor, view: View | None, numbers: Tensor | None = None) -> Tensor:
-    """Images one by one, each decoded once, seen through the view with numbers (N, draws); a batch (N, C, S, S)."""
+    """Images at these indices (N,), each decoded once, seen through the view with numbers (N, draws)."""
     decoded = {index: images[index] for index in dict.fromkeys(indices.tolist())}
     found = [decoded[index] for index in indices.tolist()]
     if view is None:
@@ -84,13 +84,13 @@ class LabeledImages(ABC):
 
     @abstractmethod
     def subset(self, indices: Iterable[int] | Tensor) -> Self:
-        """The images at these indices, in this order; classes left without images go, the others keep their order."""
+        """The images at these indices, in this order. Classes without images go, the others keep their order."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({len(self)} images of {len(self.classes)} classes)"
 
     def of_classes(self, class_indices: Iterable[int]) -> Self:
-        """All images of these classes, in the set's order, relabeled to 0..C-1 in the set's order of classes."""
+        """All images of these classes, in the set's order. Labels are 0..C-1 in the set's order of classes."""
         wanted = torch.zeros(len(self.classes), dtype=torch.bool)
         wanted[torch.as_tensor(list(class_indices), dtype=torch.long)] = True
         return self.subset(wanted[self.labels].nonzero().flatten())
@@ -103,7 +103,7 @@ class LabeledImages(ABC):
 
 
 class ImageSet(LabeledImages):
-    """Images with labels: `set[i]` is uint8 (3, H, W) from a file, or (C, H, W) as stored for pixels in memory.
+    """Images with labels: `set[i]` is uint8 (3, H, W) from a file, or (C, H, W) from memory.
 
     Either `paths` (a list of N) or `pixels` (uint8 (N, C, H, W)) is None. `splits` is None, or "train" or "test" for
     each image. The rest is as `Images` says.
@@ -126,27 +126,25 @@ class ImageSet(LabeledImages):
     def folder(
         cls, root: str | Path, may_be_empty: Callable[[str], bool] = lambda name: False, whole: bool = False
     ) -> "ImageSet":
-        """All images of root/class/*.jpg (and the other usual extensions), classes and files in order of name.
+        """All images of root/class/*.jpg and the other usual endings, classes and files in order of name.
 
-        Where the root holds nothing but a train/ and a test/ (or val/) folder of class folders, these are the `splits`;
-        a val/ beside both is left out, unless the `whole` is wanted, without `splits`. Classes without an image are an
-        error but for those whose name may be empty. Images that lie elsewhere are counted in a warning and in the
-        `note` of the set.
+        A root with just a train/ and a test/ (or val/) folder of class folders has these `splits`. A val/ next to both
+        is left out. With `whole` it is kept, and there are no `splits`. Classes without an image are an error, unless
+        their name may be empty. A warning and the set's `note` count images in other places.
         """
         return cls._of(lists.class_folders(Path(root), may_be_empty, whole), root)
 
     @classmethod
     def flat(cls, root: str | Path) -> "ImageSet":
-        """All images in a folder and in all that it holds, in order of name, as one class."""
+        """All images in a folder and in all folders below, in order of name, as one class."""
         return cls._of(lists.flat_folder(Path(root)), root)
 
     @classmethod
     def csv(cls, path: str | Path, labeled: bool = True, whole: bool = False) -> "ImageSet":
-        """Images listed in a CSV with the columns path,label[,split]; paths are relative to the CSV's own folder.
+        """Images listed in a CSV with the columns path,label[,split]. Paths begin at the CSV's own folder.
 
-        Unless they must be `labeled`, those of a CSV without labels are one class. Where the split is train, test or
-        val, those of val are left out, with a warning and in the `note`, unless the `whole` is wanted, without
-        `splits`.
+        A CSV without labels is one class, unless it must be `labeled`. Rows of val next to train and test are left out,
+        with a warning and a `note`. With `whole` they are kept, and there are no `splits`.
         """
         return cls._of(text_lists.csv_rows(Path(path), labeled, whole), path)
 
@@ -163,7 +161,7 @@ class ImageSet(LabeledImages):
 
     @classmethod
     def from_pixels(cls, pixels: Tensor, labels: Tensor, classes: Sequence[str]) -> "ImageSet":
-        """Images of one size that are in memory already: uint8 (N, C, H, W), labels (N,), the names of the classes."""
+        """Images of one size in memory: uint8 (N, C, H, W), labels (N,), the names of the classes."""
         if pixels.dtype != torch.uint8 or pixels.ndim != 4:
             raise BadArgument("pixels", f"{pixels.dtype} {tuple(pixels.shape)}", "uint8 (N, C, H, W)")
         labels = torch.as_tensor(labels)
@@ -191,7 +189,7 @@ class ImageSet(LabeledImages):
         return self.pixels is None
 
     def batch(self, indices: Tensor, view: View | None, numbers: Tensor | None = None) -> Tensor:
-        """Images at these indices (N,) seen through the view, uint8 (N, C, S, S); pixels in memory all at once."""
+        """Images at these indices (N,) seen through the view, uint8 (N, C, S, S). Pixels in memory go all at once."""
         if self.pixels is None:
             return read_batch(self, indices, view, numbers)
         images = self.pixels[indices]
@@ -200,7 +198,7 @@ class ImageSet(LabeledImages):
         return view(images, torch.empty(len(images), 0, device=images.device) if numbers is None else numbers)
 
     def subset(self, indices: Iterable[int] | Tensor) -> Self:
-        """The images at these indices, in this order; classes left without images go, the others keep their order."""
+        """The images at these indices, in this order. Classes without images go, the others keep their order."""
         kept, labels, classes = self.relabeled(indices)
         part = type(self)(
             labels,
@@ -214,9 +212,9 @@ class ImageSet(LabeledImages):
 
 
 def open_images(root: str, flat: bool = False, whole: bool = False) -> ImageSet:
-    """A folder of class folders or of their split, or a CSV; with `flat` also images without classes.
+    """A folder of class folders or of their split, or a CSV. With `flat` images without classes will do.
 
-    The `whole` is all parts of a split, validation too.
+    With `whole` all parts of a split are taken, validation too.
     """
     if not root:
         kind = "images or of class folders" if flat else "class folders"
@@ -239,10 +237,10 @@ def existing(root: str) -> Path:
 def split_classes(
     image_set: ImageSet, fraction: float = 0.5, seed: int | None = None, allow_shared: bool = False
 ) -> tuple[ImageSet, ImageSet]:
-    """Training and test images of disjoint classes: the first `fraction` of the classes train, shuffled if seeded.
+    """Training and test images of disjoint classes. The first `fraction` of the classes trains, shuffled if seeded.
 
-    A set that brings its own `splits` (a CSV's column, or train/ and test/ folders) keeps them; a class in both is an
-    error unless allowed.
+    A set with `splits` of its own (a CSV's column, or train/ and test/ folders) keeps them. A class in both is an error
+    unless allowed.
     """
     if image_set.splits is not None:
         train, test = (

@@ -33,7 +33,7 @@ class Counts(NamedTuple):
 
 
 class Listed(NamedTuple):
-    """One image of a benchmark: its file, class (whose place in the order of classes decides the split) and role."""
+    """One image of a benchmark: its file, class and role. The order of the classes decides the split."""
 
     path: Path
     label: str
@@ -41,7 +41,7 @@ class Listed(NamedTuple):
 
 
 def home(source: "Source", root: Path) -> Path | None:
-    """The folder that has the benchmark's layout: the root itself, or one of its usual names below it."""
+    """The folder with the benchmark's layout: the root itself, or one of its usual names below it."""
     for folder in (root, *(root / name for name in source.folders)):
         if folder.is_dir() and (
             any(all((folder / part).exists() for part in parts) for parts in source.marks)
@@ -99,7 +99,7 @@ def _read_inshop(folder: Path, source: "Source") -> Iterator[Listed]:
 
 
 def _read_folders(folder: Path, source: "Source") -> Iterator[Listed]:
-    """Class folders in order of name; for Cars196 this puts the same classes into each half as the official order."""
+    """Class folders in order of name. For Cars196 this halves the classes as the official order does."""
     sets = [ImageSet.folder(place) for place in _class_folders(folder)]
     names = ordered({name for one in sets for name in one.classes})
     odd = [name for name in names if not (name[:3].isdecimal() and name[3:4] == ".")]
@@ -117,7 +117,7 @@ def _class_folders(folder: Path) -> list[Path]:
 
 
 def _has_class_folders(folder: Path, source: "Source") -> bool:
-    """Whether all classes have a folder: with one missing the order of names would not give the split."""
+    """Whether all classes have a folder. If one were missing, the order of names would give another split."""
     names = {name for place in _class_folders(folder) for name in subfolders(place)}
     return len(names) == source.counts.train_classes + source.counts.test_classes
 

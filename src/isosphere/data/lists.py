@@ -36,9 +36,9 @@ class Listed(NamedTuple):
 
 
 def class_folders(root: Path, may_be_empty: Callable[[str], bool], whole: bool = False) -> Listed:
-    """Images of root/class/, or of root/train/class/ and root/test/class/ where there are just these two folders.
+    """Images of root/class/, or of root/train/class/ and root/test/class/ if there are just these two folders.
 
-    A validation folder next to these two is left out, unless the `whole` is wanted, without a split.
+    A validation folder next to these two is left out. With `whole` it is kept, without a split.
     """
     if not root.is_dir():
         raise NotFound(root, "folder of class folders")
@@ -91,13 +91,13 @@ def flat_folder(root: Path) -> Listed:
 
 
 def nested(root: Path) -> bool:
-    """Whether images lie deeper than in class folders, as in 2019/june/; what is called train or test is a split."""
+    """Whether images are deeper than in class folders, as in 2019/june/. Folders called train or test are a split."""
     hollow = [name for name in subfolders(root) if not _inside(root / name)[0] and _below(root / name)[0]]
     return bool(hollow) and not any(name.lower() in SIDES for name in hollow)
 
 
 def subfolders(root: Path) -> list[str]:
-    """The folders in a folder, in order of name, without hidden ones, those of other programs and one of our runs."""
+    """Folders in a folder, in order of name, without hidden ones, those of other programs and one of our runs."""
     return ordered(name for name in _inside(root)[2] if name != "runs" or not any(root.glob("runs/*/recipe.json")))
 
 
@@ -114,7 +114,7 @@ def some(names: Iterable[str], limit: int = 10) -> str:
 
 
 def spare_parts(parts: list[str]) -> list[str]:
-    """The parts called validation where there is one to train and one to test, too: they do neither."""
+    """The parts called validation, if one part trains and one tests without them."""
     spare = [part for part in parts if part.lower() in VALIDATION]
     rest = sorted(SIDES.get(part.lower(), "") for part in parts if part not in spare)
     return spare if rest == ["test", "train"] else []
@@ -141,7 +141,7 @@ def _stray(root: Path) -> Counter[str]:
 
 
 def _inside(folder: Path) -> tuple[list[str], Counter[str], list[str]]:
-    """Directly in a folder: its images in order of name, the endings of its other files, the names of its folders."""
+    """Directly in a folder: images in order of name, endings of other files, names of folders."""
     images, others, folders = [], Counter(), []
     with os.scandir(folder) as entries:
         for entry in entries:
@@ -157,7 +157,7 @@ def _inside(folder: Path) -> tuple[list[str], Counter[str], list[str]]:
 
 
 def _below(folder: Path) -> tuple[list[str], Counter[str]]:
-    """In a folder and all that are in it: the images in order of name, the endings of the other files."""
+    """In a folder and all folders below: images in order of name, endings of other files."""
     images, others = [], Counter()
     for place, folders, files in os.walk(folder):
         folders[:] = sorted(filter(_seen, folders))

@@ -1,6 +1,6 @@
-"""Packed images: decoded once, the shorter side at one size, uint8, end to end in one memory-mapped file.
+"""Packed images: decoded once, the shorter side at one size, uint8, in one memory-mapped file.
 
-Widths differ, so nothing is padded or squared: an image is a stretch of the buffer, found by its start and size. The
+Widths differ, and nothing is padded or squared. An image is a stretch of the buffer, found by its start and size. The
 buffer may be on a GPU, where a batch of crops is one gather.
 """
 
@@ -21,10 +21,10 @@ CHUNK = 128  # images cropped at once, which bounds the memory of the gather's i
 
 
 class PackedSet(LabeledImages):
-    """Packed images with labels: `set[i]` is uint8 (3, H, W), `set.batch(...)` a batch of crops on the store's device.
+    """Packed images with labels: `set[i]` is uint8 (3, H, W), `set.batch(...)` crops on the store's device.
 
-    `buffer` is uint8 (P, 3), all pixels of all images by rows; `starts`, `heights`, `widths` are long (N,). `file` is
-    what the buffer maps on the CPU, and is mapped again by each process that the set is pickled to.
+    `buffer` is uint8 (P, 3), all pixels of all images by rows. `starts`, `heights`, `widths` are long (N,). On the CPU,
+    `buffer` maps `file`, and each process that the set is pickled to maps it again.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class PackedSet(LabeledImages):
         return part
 
     def fits(self, device: torch.device | str, share: float = 0.5) -> bool:
-        """Whether the buffer takes no more than this share of the device's free memory; on the CPU it always fits."""
+        """Whether the buffer takes at most this share of the device's free memory. On the CPU it always fits."""
         device = torch.device(device)
         return device.type != "cuda" or self.buffer.numel() <= share * torch.cuda.mem_get_info(device)[0]
 
@@ -112,7 +112,7 @@ class PackedSet(LabeledImages):
         return torch.cat([self.crops(self.buffer, *part, view.size) for part in parts])
 
     def fuse_crops(self) -> None:
-        """From now on compute a batch's crops in one compiled kernel, within one gray level of the plain ones."""
+        """Compute crops in one compiled kernel from now on, within one gray level of the plain ones."""
         self.crops = _compiled_crops()
 
 
@@ -123,7 +123,7 @@ def central_boxes(heights: Tensor, widths: Tensor, size: int) -> Tensor:
 
 
 def sample_crops(buffer: Tensor, starts: Tensor, widths: Tensor, boxes: Tensor, flipped: Tensor, size: int) -> Tensor:
-    """Boxes (N, 4) of the images that start here in the buffer (P, 3), bilinear, not antialiased -> (N, 3, S, S)."""
+    """Boxes (N, 4) of images at these starts in the buffer (P, 3), bilinear, no antialiasing -> (N, 3, S, S)."""
     top, left, height, width = boxes.T[:, :, None]  # (N, 1) each
     places = torch.arange(size, device=buffer.device).expand(len(boxes), size)
     columns = torch.where(flipped[:, None], size - 1 - places, places)
@@ -144,7 +144,7 @@ def _compiled_crops() -> Callable[..., Tensor]:
 
 
 def _taps(places: Tensor, lengths: Tensor, size: int) -> tuple[Tensor, Tensor, Tensor]:
-    """For output places (N, S) over inputs of these lengths (N, 1): the two input places and the second's weight."""
+    """For output places (N, S) over these lengths (N, 1): two input places, and the weight of the second."""
     exact = ((places + 0.5) * (lengths / size) - 0.5).clamp(min=0)
     first = torch.minimum(exact.long(), lengths - 1)
     return first, torch.minimum(first + 1, lengths - 1), exact - first

@@ -1,8 +1,8 @@
 """Packing images into a store on disk, from which `PackedSet` reads.
 
-Packing survives being killed: the next call goes on after the last whole image, and the finished folder appears by a
-rename. A store is made again if a file's content has changed; contents are compared where size or time has changed. A
-store whose own pixels have changed is refused.
+Packing survives being killed. The next call goes on after the last whole image, and a rename makes the finished folder.
+A store is made again if a file's content has changed. Contents are read if sizes or times have changed. A store whose
+own pixels have changed is refused.
 """
 
 import hashlib
@@ -35,10 +35,10 @@ PIXELS, RECORDS, MANIFEST = "pixels.bin", "records.bin", "manifest.json"
 
 
 def pack(image_set: ImageSet, folder: str | Path, shorter: int = 256, workers: int | None = None) -> PackedSet:
-    """The packed store of an image set's files in `folder`, opened if it is there and current, else made or repaired.
+    """The packed store of a set's files in `folder`: opened if it is there and current, else made or repaired.
 
-    `workers` processes decode (by default one for each core); unreadable images are an error that names them.
-    Other processes that ask for the same store wait for it.
+    `workers` processes decode, by default one for each core. Unreadable images are an error that names them. Other
+    processes that ask for the same store wait for it.
     """
     if image_set.paths is None:
         raise BadArgument("image_set", image_set, "of images in files; these are in memory already")
@@ -85,7 +85,7 @@ def _check_whole(store: PackedSet, sums: np.ndarray, folder: Path) -> None:
 
 
 class _Resized(Dataset):
-    """`resized[i]` is file i decoded, its shorter side at `shorter`, uint8 (H, W, 3), or the error that it gave."""
+    """`resized[i]` is file i decoded, its shorter side at `shorter`, uint8 (H, W, 3), or its error."""
 
     def __init__(self, paths: list[str], shorter: int) -> None:
         self.paths, self.shorter = paths, shorter
@@ -119,7 +119,7 @@ def _fill(partial: Path, paths: list[str], shorter: int, workers: int | None) ->
 
 
 def _keep_whole(partial: Path) -> int:
-    """Cut an interrupted store after its last whole image (by checksum) and count the images that are left."""
+    """Cut an interrupted store after its last whole image, by checksum, and count the images that are left."""
     for name in (PIXELS, RECORDS):
         (partial / name).touch()
     records = np.fromfile(partial / RECORDS, RECORD)
@@ -136,9 +136,9 @@ def _keep_whole(partial: Path) -> int:
 
 
 def _manifest(paths: list[str], shorter: int, stores: Iterable[Path]) -> dict[str, int | str]:
-    """What the store must have been made from: the files' names below their common folder, and their contents.
+    """What the store must have been made from: names below the common folder, and contents.
 
-    They are read again only if no store at hand was made from files of these sizes and times.
+    Contents are read again only if no store was made from files of these sizes and times.
     """
     stamps = _digest(paths, lambda path: f"{os.stat(path).st_size} {os.stat(path).st_mtime_ns}")
     known = (held["files"] for held in map(_held, stores) if held.get("stamps") == stamps)

@@ -23,7 +23,7 @@ class Pair(NamedTuple):
 
 
 def read_lfw(listed: str, root: Path) -> tuple[list[Path], list[Pair]]:
-    """LFW's list: its first line has the number of folds (not in view 1) and of pairs of each kind in a fold."""
+    """LFW's list. Its first line has the number of folds (not in view 1) and of pairs of each kind in a fold."""
     path = root / listed
     (head, *_), *rows = _rows(path, r"((?:\d+\s+)?\d+)|(\S+)\s+(\d+)\s+(?:(\S+)\s+)?(\d+)", "a pair as in LFW")
     if head is None:
@@ -49,7 +49,7 @@ def read_lfw(listed: str, root: Path) -> tuple[list[Path], list[Pair]]:
 
 
 def read_cfp(kinds: str, root: Path) -> tuple[list[Path], list[Pair]]:
-    """All images that the protocol lists, frontal before profile, and ten folds of pairs of these kinds, FP or FF."""
+    """All images of the protocol, frontal before profile, and ten folds of pairs of these kinds, FP or FF."""
     listed, pairs = {}, []
     for kind in "FP":
         rows = _rows(root / "Protocol" / f"Pair_list_{kind}.txt", r"(\d+)\s+(\S+)", "a number and a file")
@@ -71,7 +71,7 @@ def read_cfp(kinds: str, root: Path) -> tuple[list[Path], list[Pair]]:
 
 
 def read_list(path: Path) -> tuple[list[Path], list[Pair]]:
-    """Two files and a truth value a line; the files are below the list's folder, or a folder in it."""
+    """Two files and a truth value a line. The files are below the list's folder, or a folder in it."""
     forms = (r"([^\t]+)\t([^\t]+)\t\s*(1|0|-1)", r"([^,]+),([^,]+),\s*(1|0|-1)", r"(\S+)\s+(\S+)\s+(1|0|-1)")
     form = "two files and 1, 0 or -1, with tabs or commas between them if names have spaces"
     rows = [tuple(part.strip() for part in row if part) for row in _rows(path, "|".join(forms), form)]
@@ -84,7 +84,7 @@ def read_list(path: Path) -> tuple[list[Path], list[Pair]]:
 
 
 def _rows(path: Path, pattern: str, form: str) -> list[tuple[str, ...]]:
-    """The parts of every line of a list that is not blank; a line of another form is an error."""
+    """The parts of every line that is not blank. A line of another form is an error."""
     found = []
     for number, line in lines(path):
         match = re.fullmatch(pattern, line)
@@ -97,7 +97,7 @@ def _rows(path: Path, pattern: str, form: str) -> list[tuple[str, ...]]:
 
 
 def _refuse_twins(path: Path, pairs: list[Pair]) -> None:
-    """Two photographs are verified, so no pair, each a line at the end of this list, may be of one with itself."""
+    """Refuse pairs of an image with itself. The pairs are the last lines of this list."""
     alike = [place for place, pair in enumerate(pairs) if os.path.realpath(pair.left) == os.path.realpath(pair.right)]
     if alike:
         expected = f"pairs of two images; {len(alike)} of {len(pairs)} are of an image with itself"
@@ -116,7 +116,7 @@ def _files(pairs: list[Pair]) -> list[Path]:
 
 
 def _tenths(count: int) -> Tensor:
-    """Ten folds of consecutive pairs, the first ones longer by one where ten does not divide; long (count,)."""
+    """Ten folds of consecutive pairs, long (count,). If ten does not divide, the first ones are longer by one."""
     parts = torch.arange(count).tensor_split(10)
     return torch.repeat_interleave(torch.arange(10), torch.tensor([len(part) for part in parts]))
 

@@ -7,10 +7,10 @@
 | cfp_fp, cfp_ff | 7,000 | `Protocol/` and `Data/Images/001/frontal/01.jpg`, `Data/Images/001/profile/01.jpg` |
 | agedb_30 | 6,000 | |
 
-Each may also be a pack, `<name>.bin`, or a list, `<name>_pair.txt`, with two files (below the list's folder or a folder
-in it) and 1 or 0 (or -1) a line, tabs or commas between them where names have spaces. Packs and lists have no folds of
-their own: they are the consecutive tenths. Any other name is that of pairs of your own, in such a pack or list and of
-any number.
+Each may also be a pack, `<name>.bin`, or a list, `<name>_pair.txt`. A line of a list has two files and 1 or 0 (or -1).
+Names with spaces need tabs or commas between them. Files are below the list's folder, or a folder in it. Packs and
+lists have no folds of their own, so these are the consecutive tenths. Any other name is that of your own pairs, in such
+a pack or list and of any number.
 """
 
 from collections.abc import Callable
@@ -35,10 +35,10 @@ ALLOW_MISSING = Option("data.allow_missing", True)
 
 @dataclass(frozen=True)
 class Pairs:
-    """Pairs of images, `left` and `right` long (P,) in `images`; whether of the `same` person, bool (P,); `fold` (P,).
+    """Pairs `left` and `right`, long (P,), of `images`; whether of the `same` person, bool (P,); `fold`, long (P,).
 
-    `note` says how the pairs differ from the benchmark's own, and is empty where they do not. `home` is the folder
-    that they are in, and `view` what brings these photographs to the common frame where there are no landmarks.
+    `note` says how the pairs differ from the benchmark's own, and is empty if they do not. `home` is their folder.
+    `view` brings photographs without landmarks to the common frame.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Pairs:
 
 
 class Source(NamedTuple):
-    """A set of pairs: its size, the file that its layout is known by, the reader, whom a file shows, and the frame."""
+    """A set of pairs: its size, the file that marks its layout, the reader, whom a file shows, and the frame."""
 
     title: str
     pairs: int | None = None  # any number, for pairs of one's own
@@ -67,10 +67,10 @@ class Source(NamedTuple):
 
 
 def read_pairs(name: str, root: str | Path, allow_missing: bool = False) -> Pairs:
-    """The pairs of this name in the folder `root`, see the module's table, in one of its own there, or the pack `root`.
+    """The pairs of this name in the folder `root`, in one of its own there, or in the pack `root`; see above.
 
-    Another number of pairs than the benchmark's is an error, and so is a missing image; with `allow_missing` the pairs
-    that need one are left out, and this is recorded. CFP's images are all 7,000 for both of its protocols.
+    Another number of pairs than the benchmark's is an error, and so is a missing image. With `allow_missing` pairs
+    without their images are left out, and a note says so. CFP's images are all 7,000 for both of its protocols.
     """
     source = SETS.get(name, Source(name))
     root = _home(name, source, Path(root))
@@ -97,7 +97,7 @@ def read_pairs(name: str, root: str | Path, allow_missing: bool = False) -> Pair
 
 
 def _home(name: str, source: Source, root: Path) -> Path:
-    """The folder that holds the pairs: the root itself, or one of its own below, such as cfp/ for cfp_fp."""
+    """The folder with the pairs: the root, or one of its own below, such as cfp/ for cfp_fp."""
     marks = [mark for mark in (f"{name}.bin", f"{name}_pair.txt", source.mark) if mark]
     folders = (root, root / name, root / name.split("_")[0])
     return next((folder for folder in folders if any((folder / mark).exists() for mark in marks)), root)
@@ -126,12 +126,12 @@ def _checked(name: str, source: Source, root: Path, files: list[Path], pairs: li
 
 
 def _below(file: Path, root: Path) -> str:
-    """The file as seen from the root, or the end of its path if it lies elsewhere: it is in records that are shared."""
+    """The file as seen from the root, or the end of its path if it is elsewhere. Shared records contain it."""
     return str(file.relative_to(root)) if file.is_relative_to(root) else f".../{file.parent.name}/{file.name}"
 
 
 def _note(source: Source, there: int, listed: int) -> str:
-    """How the number of pairs that are there differs from the benchmark's, or from the list's for one's own pairs."""
+    """How the number of pairs differs from the benchmark's, or from the list's for your own pairs."""
     wanted = source.pairs or listed
     return "" if there == wanted else f"{source.title} has {there:,} pairs, not {wanted:,}"
 

@@ -13,7 +13,7 @@ Source = TypeVar("Source", bound=Images)
 
 
 def check_images(image_set: Images, workers: int = 8) -> dict[int, UnreadableImage]:
-    """Decode every file in parallel behind a progress bar; the failures by index, none for pixels in memory."""
+    """Decode every file in parallel behind a progress bar. Failures are by index; pixels in memory have none."""
     from rich.progress import track
 
     def failure(index: int) -> UnreadableImage | None:
@@ -31,9 +31,9 @@ def check_images(image_set: Images, workers: int = 8) -> dict[int, UnreadableIma
 
 
 def readable_images(image_set: Source, skip_unreadable: bool = False, workers: int = 8) -> Source:
-    """The set if every file can be decoded; else an error that names the others, or a warning and the set without them.
+    """The set if every file can be decoded. Else an error that names the others, or a warning and the rest.
 
-    How many were left out is also in the `note` of the set.
+    The `note` of the set counts those left out.
     """
     failures = check_images(image_set, workers)
     if not failures:

@@ -1,11 +1,13 @@
-"""MXNet's RecordIO pairs (`train.rec` next to `train.idx`) read without MXNet: any record at once, memory-mapped.
+"""MXNet's RecordIO pairs (`train.rec` next to `train.idx`) without MXNet: any record at once, memory-mapped.
 
-A record is a magic number, a word with the length of its bytes (29 bits) and their part (3 bits: 0 is a whole record,
-1, 2, 3 the first, a middle and the last part), and the bytes, filled up to a multiple of four. Writers cut a record
-where the magic number itself occurs in it. The bytes are a header (flag, label, two ids, then `flag` more labels) and
-an encoded image. insightface's files begin with a record about the file, whose labels are the numbers of the first
-record after the images and of the first after all, and end with one about each identity: these have no image and are
-passed over, as every image carries its label.
+A record is a magic number, a word, and bytes filled up to a multiple of four. The word has the bytes' length (29 bits)
+and their part (3 bits). Part 0 is a whole record; 1, 2, 3 are the first, a middle and the last part. Writers cut a
+record where the magic number occurs in it. The bytes are a header and an encoded image. The header is a flag, a label,
+two ids, then `flag` more labels.
+
+insightface's files begin with a record about the file. Its labels are the numbers of the first record after the images,
+and after all. They end with a record about each identity. These have no image and are skipped, as every image carries
+its label.
 """
 
 import io
@@ -37,7 +39,7 @@ HEADER = struct.Struct("<IfQQ")
 class RecordFile:
     """The records of a pair by place: `keys` and `offsets`, int64 (M,), in the order of the index.
 
-    The file is mapped on first use, in each process that it is pickled to; forked processes share the map.
+    The file is mapped on first use, in each process that it is pickled to. Forked processes share the map.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -68,7 +70,7 @@ class RecordFile:
         return self._map
 
     def heads(self, places: np.ndarray) -> np.ndarray:
-        """The beginnings of these records, HEAD (N,), each checked to be one and to end within the file."""
+        """The beginnings of these records, HEAD (N,). Each must be one, and end within the file."""
         offsets, size = self.offsets[places], len(self.map)
         if offsets.max() > size - 8 - HEADER.size:
             raise self._cut_off(places[offsets.argmax()])
@@ -83,7 +85,7 @@ class RecordFile:
         return heads
 
     def check_covered(self, words: np.ndarray) -> None:
-        """Refuse an index whose records, of which these words (M,) hold length and part, are not the whole file."""
+        """Refuse an index whose records are not the whole file. The words (M,) hold their length and part."""
         order = self.offsets.argsort(kind="stable")
         begins, words, size = self.offsets[order], words[order], len(self.map)
         ends = begins + 8 + ((words & LENGTH).astype(np.int64) + 3) // 4 * 4
@@ -118,7 +120,7 @@ class RecordFile:
         return parts, at
 
     def _cut_off(self, place: int) -> BadRecord:
-        """The error if a record reaches beyond the file: the first that is not whole, as this one need not be."""
+        """The error if a record reaches beyond the file. It names the first that is not whole."""
         size, order = len(self.map), self.offsets.argsort(kind="stable")
         whole = int(np.count_nonzero(self.offsets[order[1:]] <= size))  # those that end where another may begin
         try:
@@ -137,7 +139,7 @@ class RecordFile:
 
 
 class RecordSet(LabeledImages):
-    """Images of a RecordIO pair with labels, used as an `ImageSet`: `set[i]` is uint8 (3, H, W), decoded each time.
+    """Images of a RecordIO pair with labels: `set[i]` is uint8 (3, H, W), decoded each time.
 
     `places` (N,) are the images' places in `file`.
     """
@@ -151,7 +153,7 @@ class RecordSet(LabeledImages):
 
     @classmethod
     def pair(cls, path: str | Path) -> "RecordSet":
-        """All images of a .rec (or of `train.rec` in a folder) and its .idx, classes named by their numbers."""
+        """All images of a .rec (or of `train.rec` in a folder) and its .idx. Numbers are the classes' names."""
         path = Path(path)
         file = RecordFile(path / "train.rec" if path.is_dir() else path)
         count = len(file.keys)
@@ -196,7 +198,7 @@ class RecordSet(LabeledImages):
         return read_batch(self, indices, view, numbers)
 
     def subset(self, indices: Iterable[int] | Tensor) -> Self:
-        """The images at these indices, in this order, relabeled as `ImageSet.subset` does; the file is shared."""
+        """The images at these indices, in this order, relabeled as by `ImageSet.subset`. The file is shared."""
         kept, labels, classes = self.relabeled(indices)
         part = type(self)(self.file, self.places[kept], labels, classes)
         part.note = self.note

@@ -1,11 +1,11 @@
-"""The embedded dataset: characters of many scripts, rendered from the DejaVu fonts that come with matplotlib.
+"""The embedded data set: characters of many scripts, rendered from the DejaVu fonts that matplotlib has.
 
-A class is a letter or digit. Its glyphs, one for each face that has it, are brought to one size, so that O and o are
-one shape; of characters with (nearly) the same shape in any face only the first is kept. An image is a glyph after
-a random change of stroke, an affine warp, a background with clutter, blur and noise.
+A class is a letter or digit. Its glyphs, one for each face that has it, are brought to one size. So O and o are one
+shape. Of characters with nearly the same shape in any face, only the first is kept. An image is a glyph after random
+changes: stroke, affine warp, background with clutter, blur and noise.
 
-The order of the classes is shuffled by the seed, so any part of them, such as the first half for training, mixes the
-scripts. A larger set with the same seed begins with the classes of a smaller one, and a class has the same images.
+The seed shuffles the classes, so any part of them mixes the scripts. A larger set with the same seed begins with the
+classes of a smaller one. A class has the same images in both.
 """
 
 import math
@@ -84,7 +84,7 @@ def _fonts() -> tuple[list[ImageFont.FreeTypeFont], list[set[int]]]:
 
 
 def _glyphs(fonts: list[ImageFont.FreeTypeFont], character: str, has: list[bool] | None = None) -> np.ndarray:
-    """The character in every face that has it, scaled to GLYPH pixels and centered, uint8 (faces, CANVAS, CANVAS)."""
+    """The character in every face, scaled to GLYPH pixels and centered, uint8 (faces, CANVAS, CANVAS)."""
     glyphs = np.zeros((len(fonts), CANVAS, CANVAS), np.uint8)
     for face, font in enumerate(fonts):
         if has is not None and not has[face]:
@@ -101,7 +101,7 @@ def _glyphs(fonts: list[ImageFont.FreeTypeFont], character: str, has: list[bool]
 
 
 def _shapes(glyphs: np.ndarray) -> Tensor:
-    """Unit vectors that tell shapes apart, uint8 (faces, CANVAS, CANVAS) -> (faces, 256); zero where there is none."""
+    """Unit vectors of shapes, uint8 (faces, CANVAS, CANVAS) -> (faces, 256). They are zero where there is none."""
     cells = glyphs.reshape(len(glyphs), 16, CANVAS // 16, 16, CANVAS // 16).mean((2, 4), dtype=np.float32)
     return F.normalize(torch.from_numpy(cells).flatten(1), dim=1)
 
@@ -124,7 +124,7 @@ def _images(glyphs: Tensor, positions: Tensor, seed: int, size: int) -> Tensor:
 
 
 def _stroked(ink: Tensor, stroke: Tensor) -> Tensor:
-    """Thicker where stroke > 0, thinner where it is below, by up to a pixel of the canvas on each side."""
+    """Thicker if stroke > 0, thinner if it is below, by up to a pixel of the canvas on each side."""
     thick, thin = F.max_pool2d(ink[:, None], 3, 1, 1)[:, 0], -F.max_pool2d(-ink[:, None], 3, 1, 1)[:, 0]
     return ink.lerp(torch.where(stroke > 0, thick, thin), stroke.abs())
 
@@ -140,7 +140,7 @@ def _warped(ink: Tensor, draw: Draw, size: int) -> Tensor:
 
 
 def _scene(ink: Tensor, texture: Tensor, draw: Draw) -> Tensor:
-    """Light ink on dark ground or the reverse, over a gradient and a rough texture, crossed by straight strokes."""
+    """Light ink on dark ground or the reverse, over a gradient and a texture, crossed by straight strokes."""
     size = ink.shape[-1]
     place = (torch.arange(size) + 0.5) / size * 2 - 1
     x, y = place[None, None, :], place[None, :, None]

@@ -1,4 +1,4 @@
-"""The four retrieval benchmarks, split by class as in Table 1 and checked against it; `layouts.py` reads them."""
+"""The four retrieval benchmarks, split by class and checked against Table 1. `layouts.py` reads them."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,7 @@ from .lists import ordered, some
 
 
 class Row(NamedTuple):
-    """One line of what is installed: `folder` is None and `state` says so where a benchmark is absent."""
+    """One line of what is installed. If a benchmark is absent, `folder` is None and `state` says so."""
 
     name: str
     title: str
@@ -40,7 +40,7 @@ class Benchmark:
 
     @property
     def query(self) -> ImageSet | None:
-        """The queries, with the labels of `test`; None where every test image is a query and all others its gallery."""
+        """The queries, with the labels of `test`. None if each test image is a query among all others."""
         return None if self.is_query is None else _labeled_part(self.test, self.is_query)
 
     @property
@@ -50,9 +50,10 @@ class Benchmark:
 
 
 def load(name: str, root: str | Path, allow_missing: bool = False) -> Benchmark:
-    """The benchmark of this name in the folder `root`, or in a folder of its usual name below; see `layouts.py`.
+    """The benchmark of this name in the folder `root`, or in a folder of its usual name below.
 
-    Counts other than those of Table 1 are an error; with `allow_missing` absent images are left out and recorded.
+    Counts other than those of Table 1 are an error. With `allow_missing` absent images are left out, and a note says
+    so.
     """
     source = _source(name)
     folder = home(source, Path(root))
@@ -88,7 +89,7 @@ def installed(root: str | Path) -> list[Row]:
 
 
 def install(name: str, root: str | Path) -> Path:
-    """The benchmark's folder under `root`, downloaded unless it is complete there; one without archive is an error."""
+    """The benchmark's folder under `root`, downloaded unless it is complete. One without archive is an error."""
     source, row = _source(name), _row(name, Path(root))
     if row.state == "complete":
         return row.folder

@@ -15,7 +15,7 @@ COLUMNS = "the columns path,label[,split]"
 
 
 def lines(path: str | Path) -> list[tuple[int, str]]:
-    """What a text file in UTF-8 holds, stripped and with the number of its line, without the blank ones."""
+    """Lines of a text file in UTF-8, stripped, with their numbers, without the blank ones."""
     if not Path(path).is_file():
         raise NotFound(path, "text file")
     try:
@@ -26,10 +26,10 @@ def lines(path: str | Path) -> list[tuple[int, str]]:
 
 
 def csv_rows(path: Path, labeled: bool = True, whole: bool = False) -> Listed:
-    """Images that a CSV lists in the columns path,label[,split]; others are ignored.
+    """Images that a CSV lists in the columns path,label[,split]; other columns are ignored.
 
-    Unless they must be `labeled`, those of a CSV without labels are one class that has its name. Rows of validation
-    next to train and test are left out, unless the `whole` is wanted, without a split.
+    A CSV without labels is one class of its name, unless it must be `labeled`. Rows of validation next to train and
+    test are left out. With `whole` they are kept, without a split.
     """
     if not path.is_file():
         raise NotFound(path, f"CSV with {COLUMNS}")

@@ -1,9 +1,9 @@
-"""Crops, flips and shifts whose random numbers are a pure function of (seed, step, position in the global batch).
+"""Crops, flips and shifts with random numbers from (seed, step, position in the global batch) alone.
 
-The same numbers come out on any device, with any number of workers and ranks, and inside a captured CUDA graph.
-Pixels stay uint8: the model normalizes. Every view first brings the image to one scale with antialiasing (which can
-be done once, in a packed store), and then samples the crop without it: at that scale a crop is hardly ever reduced, so
-filtering would gain nothing, and a batched sampler on the GPU gives the same pixels as the workers do.
+The same numbers come out on any device, with any number of workers and ranks, and in a captured CUDA graph. Pixels stay
+uint8, as the model normalizes. Every view first brings the image to one scale with antialiasing. A packed store does
+that once. Then it samples the crop without antialiasing. At that scale a crop is hardly ever reduced, so filtering
+would gain nothing. A batched sampler on the GPU gives the same pixels as the workers.
 """
 
 import math
@@ -20,7 +20,7 @@ CROP_DRAWS = 2 * ATTEMPTS + 2  # numbers that one random crop uses up
 def uniforms(seed: int, step: int | Tensor, positions: Tensor, draws: int) -> Tensor:
     """Random numbers in [0, 1), float32 (len(positions), draws), hashed from (seed, step, position, draw).
 
-    `positions` is int64 (N,) and decides the device; `step` may be a 0-d int64 tensor there.
+    `positions` is int64 (N,) and decides the device. `step` may be a 0-d int64 tensor there.
     """
     key = _mixed(positions.new_full((), seed), 1)
     key = _mixed(key + step, 2)
@@ -34,7 +34,7 @@ _GOLDEN = 0x9E3779B97F4A7C15 - 2**64
 
 
 def _mixed(values: Tensor, stage: int) -> Tensor:
-    """The finaliser of splitmix64 on int64 that wraps; masks make its arithmetic shifts logical."""
+    """The finalizer of splitmix64 on int64 that wraps. Masks make its arithmetic shifts logical."""
     values = values + (stage * _GOLDEN + 2**63) % 2**64 - 2**63
     values = (values ^ ((values >> 30) & (2**34 - 1))) * (0xBF58476D1CE4E5B9 - 2**64)
     values = (values ^ ((values >> 27) & (2**37 - 1))) * (0x94D049BB133111EB - 2**64)
@@ -48,10 +48,10 @@ def crop_boxes(
     scale: tuple[float, float] = (0.16, 1.0),
     ratio: tuple[float, float] = (3 / 4, 4 / 3),
 ) -> Tensor:
-    """Random crops (top, left, height, width), int64 (N, 4), of images of these sizes, from numbers (N, CROP_DRAWS).
+    """Random crops (top, left, height, width), int64 (N, 4), of images of these sizes, by numbers (N, CROP_DRAWS).
 
-    As torchvision's RandomResizedCrop: area and aspect are drawn up to ten times until the box fits the image,
-    else the largest central box of an allowed aspect. In float64, so that devices do not differ by a rounding.
+    As torchvision's RandomResizedCrop: area and aspect are drawn up to ten times until the box fits the image. Else it
+    is the largest central box of an allowed aspect. In float64, so that devices do not differ by a rounding.
     """
     numbers, heights, widths = numbers.double(), heights[:, None].double(), widths[:, None].double()
     area = (scale[0] + (scale[1] - scale[0]) * numbers[:, :ATTEMPTS]) * heights * widths
@@ -90,7 +90,7 @@ def center_crop(image: Tensor, size: int) -> Tensor:
 
 
 def apply_crop(image: Tensor, box: Tensor, flip: bool | Tensor, size: int) -> Tensor:
-    """The box (top, left, height, width) of an image, bilinear, not antialiased, (C, H, W) -> (C, size, size)."""
+    """The box (top, left, height, width) of an image, bilinear, no antialiasing, (C, H, W) -> (C, size, size)."""
     from torchvision.transforms.v2 import functional
 
     crop = functional.resized_crop(image, *box.tolist(), [size, size], antialias=False)
@@ -98,7 +98,7 @@ def apply_crop(image: Tensor, box: Tensor, flip: bool | Tensor, size: int) -> Te
 
 
 def shift(images: Tensor, numbers: Tensor, pixels: int) -> Tensor:
-    """Each image moved by up to `pixels` in both directions, edges repeated, (N, C, H, W) with numbers (N, 2)."""
+    """Each image moved by up to `pixels` both ways, edges repeated, (N, C, H, W) with numbers (N, 2)."""
     moves = (numbers.double() * (2 * pixels + 1)).long() - pixels
     height, width = images.shape[-2:]
     rows = (torch.arange(height, device=images.device) + moves[:, :1]).clamp(0, height - 1)  # (N, H)
@@ -108,7 +108,7 @@ def shift(images: Tensor, numbers: Tensor, pixels: int) -> Tensor:
 
 
 class View(Protocol):
-    """What is done to pixels: uint8 (N, C, H, W), or one image, with `draws` random numbers for each image."""
+    """What is done to pixels: uint8 (N, C, H, W), or one image, with `draws` random numbers for each."""
 
     draws: ClassVar[int]
 
@@ -117,7 +117,7 @@ class View(Protocol):
 
 @dataclass(frozen=True)
 class TrainView:
-    """Shorter side to `shorter`, a random crop resized to `size`, a random flip: uint8 (C, H, W) -> (C, size, size)."""
+    """Shorter side to `shorter`, a random crop to `size`, a random flip: uint8 (C, H, W) -> (C, size, size)."""
 
     size: int = 227
     shorter: int = 256

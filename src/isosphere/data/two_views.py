@@ -1,10 +1,10 @@
-"""SimCLR's view of an image (a crop, a flip, color jitter, gray; no blur), batched, with numbers for each image.
+"""SimCLR's view of an image: crop, flip, color jitter, gray; no blur. Batched, with numbers for each image.
 
-A sampler with `views=2` repeats each image, and since a number depends on the position in the global batch, the two
-copies are seen differently. Only tensors decide what is done to an image, so a batch on a GPU is one graph that never
-waits for the host. Pixels are uint8 before and after, as in the pipelines on PIL images that the paper's code used;
-the crop is rounded, the colors are computed in float32 on 0..255 and rounded once. A value is thus within half a gray
-level of torchvision's float operators on the same crop; where two devices round a crop differently, by a level or two.
+A sampler with `views=2` repeats each image. A number depends on the position in the global batch, so the two copies are
+seen differently. Only tensors decide what is done, so a batch on a GPU is one graph that never waits for the host.
+Pixels are uint8 before and after, as in the paper's code on PIL images. The crop is rounded. Colors are computed in
+float32 on 0..255 and rounded once. A value is within half a gray level of torchvision's float operators on the same
+crop. Where two devices round a crop differently, it is a level or two.
 """
 
 from dataclasses import dataclass
@@ -24,10 +24,11 @@ LUMA = (0.2989, 0.587, 0.114)  # torchvision's weights of red, green and blue in
 
 @dataclass(frozen=True)
 class ContrastiveView:
-    """A random crop resized to `size`, a flip, jitter of the colors and gray: uint8 (C, H, W) -> (C, size, size).
+    """A random crop to `size`, a flip, jitter of the colors and gray: uint8 (C, H, W) -> (C, size, size).
 
-    The image's shorter side is first brought to `shorter`. `jitter` is how far brightness, contrast, saturation and
-    hue may go, and `jitter_p` and `gray_p` how often colors are jittered and taken away; with 0 and 0 it crops only.
+    The image's shorter side is first brought to `shorter`. `jitter` limits the changes of brightness, contrast,
+    saturation and hue. `jitter_p` and `gray_p` are how often colors are jittered and taken away. With 0 and 0 it crops
+    only.
     """
 
     size: int = 32
@@ -53,7 +54,7 @@ class ContrastiveView:
         return self.colored(self.cropped(images, numbers), numbers)
 
     def cropped(self, images: Tensor, numbers: Tensor) -> Tensor:
-        """The crops and flips alone, uint8 (N, C, H, W) -> (N, C, size, size); the numbers are used as by TrainView."""
+        """Crops and flips alone, uint8 (N, C, H, W) -> (N, C, size, size), with the numbers as in TrainView."""
         count, channels, height, width = images.shape
         first = torch.arange(count, device=images.device)
         heights, widths = torch.full_like(first, height), torch.full_like(first, width)
@@ -79,11 +80,11 @@ class ContrastiveView:
 
 
 def jitter_colors(images: Tensor, keys: Tensor, factors: Tensor) -> Tensor:
-    """Each image's brightness, contrast, saturation and hue changed by its factors (N, 4), in the order of its keys.
+    """Brightness, contrast, saturation and hue changed by factors (N, 4), in the order of the image's keys.
 
-    Images are float (N, C, H, W) of 0..255; keys are (N, 4); a factor of 1 is neutral, for hue 0. All images go
-    together through three blends, the hue and three blends, half of which are neutral: a blend whose key is
-    above the hue's waits for the second half. Hue is by far the dearest, and is computed once.
+    Images are float (N, C, H, W) of 0..255, keys are (N, 4). A factor of 1 is neutral, for hue 0. All images go
+    together through three blends, the hue and three blends. Half of these are neutral: a blend whose key is above the
+    hue's waits for the second half. So hue, which costs most, is computed once.
     """
     hue_key, turns = keys[:, 3:], factors[:, 3:, None, None]
     keys, order = keys[:, :3].sort(dim=1, stable=True)
@@ -105,7 +106,7 @@ def _blended(images: Tensor, change: Tensor, factor: Tensor) -> Tensor:
 
 
 def to_gray(images: Tensor) -> Tensor:
-    """The gray of float RGB images, (N, 3, H, W) -> (N, 1, H, W); gray ones are returned as they are."""
+    """The gray of float RGB images, (N, 3, H, W) -> (N, 1, H, W). Gray ones stay as they are."""
     if images.shape[1] == 1:
         return images
     red, green, blue = images.split(1, dim=1)
@@ -113,9 +114,9 @@ def to_gray(images: Tensor) -> Tensor:
 
 
 def turn_hue(images: Tensor, turns: Tensor) -> Tensor:
-    """Float RGB images with their hue moved by a part of the whole circle, (N, 3, H, W) with turns (N, 1, 1, 1).
+    """Float RGB images with their hue moved by a part of the circle, (N, 3, H, W) with turns (N, 1, 1, 1).
 
-    In the hexagon of HSV, where the hue runs from 0 to 6: value and chroma stay, and each channel stands above the
+    It works in the hexagon of HSV, where the hue runs from 0 to 6. Value and chroma stay. Each channel is above the
     least one by chroma times a trapezium of the hue.
     """
     if images.shape[1] == 1:

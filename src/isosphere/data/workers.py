@@ -14,10 +14,10 @@ def cores() -> int:
 
 
 def in_workers(dataset: Dataset, places: Sequence[int], workers: int | None, title: str) -> Iterator[Any]:
-    """`dataset[place]` for each place in order, behind a progress bar, by default with one process for each core.
+    """`dataset[place]` for each place in order, behind a progress bar, by default from a process for each core.
 
-    It draws nothing from the global random stream. An error should be returned by the data set and not raised, because
-    a worker would raise it as another one.
+    It draws nothing from the global random stream. A data set should return an error, as a worker would raise it as
+    another one.
     """
     from rich.progress import track
 

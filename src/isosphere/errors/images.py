@@ -34,7 +34,7 @@ class UnreadableImages(InputError):
 
 @dataclass(eq=False)
 class NoImages(InputError):
-    """A folder or file without what is looked for; `others` counts the files that are something else."""
+    """A folder or file without what it should hold; `others` counts the files that are something else."""
 
     text: ClassVar[str] = "{place} holds no {what} ({others} other files); give {instead}"
     place: Any

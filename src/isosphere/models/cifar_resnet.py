@@ -1,8 +1,8 @@
-"""ResNet-18 and ResNet-50 for images of 32 x 32: the stem is a 3x3 convolution of stride 1, without a max-pool.
+"""ResNet-18 and ResNet-50 for images of 32 x 32: the stem is a 3x3 convolution of stride 1, no max-pool.
 
-The layers are torchvision's and keep its names and its initialization, and no residual branch starts at zero: the
-paper's code has the same network under other names. Features are 1/8 of the image's size before they are averaged.
-Pixels are normalized by CIFAR-10's mean and std unless `build_embedder` is asked for CIFAR-100's.
+The layers are torchvision's, with its names and its initialization. No residual branch starts at zero. The paper's code
+has the same network under other names. Features are 1/8 of the image's size before they are averaged. Pixels are
+normalized by CIFAR-10's mean and std, or by CIFAR-100's if `build_embedder` is asked for them.
 """
 
 from torch import nn

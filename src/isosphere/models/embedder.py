@@ -1,4 +1,4 @@
-"""`Embedder`: any backbone by name, a head, and the preprocessing of its weights; images in, raw embeddings out."""
+"""`Embedder`: any backbone by name, a head, and the preprocessing of its weights."""
 
 import difflib
 import pickle
@@ -47,7 +47,7 @@ class Embedder(nn.Module):
         return self._headed(self.features(images))  # (N, dim)
 
     def both(self, images: Tensor) -> Tensor:
-        """The features and beside them the embeddings, by one pass, (N, C, H, W) -> (N, features + dim)."""
+        """Features and embeddings by one pass, (N, C, H, W) -> (N, features + dim)."""
         features = self.features(images)
         embeddings = self._headed(features)
         return torch.cat([features.to(embeddings.dtype), embeddings], 1)
@@ -75,7 +75,7 @@ class Embedder(nn.Module):
 
 
 class SharedDropout(nn.Module):
-    """Dropout that is the same on any number of ranks: all draw for the whole batch, alike, and take their own rows."""
+    """Dropout that is the same on any number of ranks. All draw for the whole batch and take their own rows."""
 
     def __init__(self, p: float) -> None:
         super().__init__()
@@ -91,10 +91,10 @@ class SharedDropout(nn.Module):
 
 
 def build_head(kind: str, features: int, dim: int) -> nn.Sequential:
-    """The paper's BN and FC, FC alone (App. B.1), SimCLR's two-layer MLP, or ArcFace's end: (N, features) -> (N, dim).
+    """The paper's BN and FC, FC alone (App. B.1), SimCLR's two-layer MLP, or ArcFace's end: (N, F) -> (N, dim).
 
-    The weights of ArcFace's last batch norm stay at 1, as its authors have them, so the mean squared norm of a training
-    batch is dim and the squared biases: there SEC can even out the norms, and not shrink them.
+    The weights of ArcFace's last batch norm stay at 1, as its authors have them. So the mean squared norm of a training
+    batch is dim plus the squared biases. There SEC can even out the norms, but not shrink them.
     """
     if kind == "bn_fc":
         return nn.Sequential(nn.BatchNorm1d(features), nn.Linear(features, dim))
@@ -120,8 +120,8 @@ def build_embedder(
 ) -> Embedder:
     """An `Embedder` from a backbone's name (ours, timm's or torchvision's) and, if given, a local weight file.
 
-    `preprocessing` is a data set's whose mean and std are to be taken instead of the backbone's own, `size` the side of
-    the images in pixels, for those backbones that are made for one size.
+    `preprocessing` names a data set whose mean and std replace the backbone's own. `size` is the side of the images in
+    pixels, for backbones made for one size.
     """
     network, features, own, classifier = build_backbone(backbone, size)
     if preprocessing is not None and preprocessing not in PREPROCESSINGS:
@@ -165,7 +165,7 @@ def build_backbone(name: str, size: int | None = None) -> tuple[nn.Module, int, 
 
 
 def _timm_network(name: str, size: int | None) -> nn.Module:
-    """timm's network without its classifier; transformers, which ask for the images' size, get it."""
+    """timm's network without its classifier. Transformers, which ask for the images' size, get it."""
     import timm
 
     if size is not None:
@@ -178,7 +178,7 @@ def _timm_network(name: str, size: int | None) -> nn.Module:
 
 
 def load_backbone(network: nn.Module, path: str, classifier: str) -> None:
-    """Load a weight file into the backbone; only a classifier's weights may be superfluous, none may be missing."""
+    """Load a weight file into the backbone. A classifier's weights may be superfluous; none may be missing."""
     state = read_weights(path)
     wanted = network.state_dict()
     dropped = tuple(f"{name}." for name in (classifier, "fc", "last_linear", "classifier", "head.fc") if name)

@@ -1,4 +1,4 @@
-"""Batch norm that neither learns nor updates its statistics, whatever `train()` says, as one scale and one shift."""
+"""Batch norm that neither learns nor updates its statistics, whatever `train()` says."""
 
 import torch
 from torch import Tensor, nn
@@ -9,9 +9,9 @@ PLAIN = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 
 
 class FrozenBatchNorm(nn.Module):
-    """x * scale + shift from a batch norm's statistics and parameters, kept as buffers under the same names.
+    """x * scale + shift from a batch norm's statistics and parameters, which are buffers of the same names.
 
-    Computed in the buffers' precision and returned in the input's; a compiler fuses it with the ReLU that follows.
+    It computes in the buffers' precision and returns the input's. A compiler fuses it with the ReLU that follows.
     timm's batch norms that contain an activation keep it.
     """
 
@@ -36,7 +36,7 @@ class FrozenBatchNorm(nn.Module):
 
 
 def freeze_batch_norm(module: nn.Module) -> nn.Module:
-    """The module with every batch norm replaced, in place, by a frozen one with the same state dict."""
+    """The module with every batch norm frozen, in place, with the same state dict."""
     if isinstance(module, nn.modules.batchnorm._BatchNorm):
         if type(module) not in PLAIN and not hasattr(module, "act"):
             raise BadArgument("module", type(module).__name__, "one of the batch norms of torch or timm")

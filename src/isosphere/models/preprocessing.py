@@ -8,10 +8,10 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """RGB images of 0..255 to what the weights were trained on: (channel * scale - mean) / std, in BGR order if so.
+    """RGB images of 0..255 to what the weights expect: (channel * scale - mean) / std, in BGR order if so.
 
-    `mean` and `std` stand in the order of the output's channels. Arithmetic with plain numbers, so that a step that
-    contains it can be captured in a CUDA graph and a backbone's state dict holds nothing but its weights.
+    `mean` and `std` are in the order of the output's channels. They are plain numbers, so a step can be captured in a
+    CUDA graph. A backbone's state dict holds nothing but its weights.
     """
 
     mean: tuple[float, float, float]

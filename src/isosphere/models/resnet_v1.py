@@ -1,7 +1,7 @@
-"""ResNet-50 in its original form: a stage's stride is on the first 1x1 of its first block, batch norm's eps is 1e-3.
+"""ResNet-50 in its original form: a stage's stride is on the first 1x1 of its first block, batch norm's eps 1e-3.
 
-The widely used later form strides in the 3x3, so weights of the MSRA, Caffe and Keras models give wrong features there
-without any error. Names are those of torchvision's `resnet50` without `fc`.
+The widely used later form has the stride in the 3x3. There, weights of the MSRA, Caffe and Keras models give wrong
+features without an error. Names are those of torchvision's `resnet50` without `fc`.
 """
 
 import torch.nn.functional as F
@@ -15,7 +15,7 @@ EXPANSION = 4
 
 
 class Bottleneck(nn.Module):
-    """1x1 with the stride, 3x3, 1x1, and a shortcut, projected where shapes differ; (N, C, H, W) -> (N, C', H', W')."""
+    """1x1 with the stride, 3x3, 1x1, and a shortcut, projected if shapes differ; (N, C, H, W) -> (N, C', H', W')."""
 
     def __init__(self, channels: int, width: int, stride: int) -> None:
         super().__init__()

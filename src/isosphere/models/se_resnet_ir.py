@@ -1,8 +1,8 @@
 """ResNet-IR, with squeeze-and-excitation or without: ArcFace's backbones for faces of 112 x 112 pixels.
 
-ArcFace's text writes the unit as BN-Conv-BN-PReLU-Conv-BN. The 43,797,696 parameters of the usual SE-ResNet50-IR are
-those of a unit without the batch norm in the middle: it is left out here, unless a name ends in `_bn`. The batch norm
-at the end and the head "dropout_fc_bn" make ArcFace's output "E": BN, dropout, FC, BN.
+ArcFace's text writes the unit as BN-Conv-BN-PReLU-Conv-BN. The usual SE-ResNet50-IR has 43,797,696 parameters. That is
+a unit without the batch norm in the middle. So it is left out here, unless a name ends in `_bn`. The batch norm at the
+end and the head "dropout_fc_bn" make ArcFace's output "E": BN, dropout, FC, BN.
 """
 
 from functools import partial
@@ -28,7 +28,7 @@ FACES = Preprocessing(mean=(127.5, 127.5, 127.5), std=(128.0, 128.0, 128.0), sca
 
 
 class Excitation(nn.Module):
-    """Squeeze and excitation: each channel times a gate that all channels' means decide, (N, C, H, W) -> the same."""
+    """Squeeze and excitation: each channel times a gate that depends on all channels' means, (N, C, H, W)."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -41,9 +41,10 @@ class Excitation(nn.Module):
 
 
 class UnitIR(nn.Module):
-    """The improved residual unit, stride on its second convolution, (N, C, H, W) -> (N, width, H / stride, W / stride).
+    """The improved residual unit, with the stride on its second convolution.
 
-    The shortcut is projected where the channels differ, else subsampled.
+    (N, C, H, W) -> (N, width, H / stride, W / stride). The shortcut is projected if the channels differ, else
+    subsampled.
     """
 
     def __init__(self, channels: int, width: int, stride: int, se: bool, middle_norm: bool) -> None:
