@@ -64,7 +64,7 @@ def test_what_a_run_was_tuned_by_has_todays_name():
         ("table5", {"loop.compile": "true", "optimizer.lr": "4.464285714e-1"}, {"tuned": False},
          "simclr_cifar10_untuned_lr0.446"),
         ("table5", {}, {"paper": True}, "simclr_cifar10_paper"),
-        ("table3", {"loss": "Triplet"}, {}, "retrieval_cub200_Triplet"),
+        ("table3", {"loss": "Triplet", "model.head": "fc"}, {}, "retrieval_cub200_Triplet_head_fc"),
         ("table3", {"data.flip": "false", "loop.clip": "none", "data.scale": "0.2,1"}, {},
          "retrieval_cub200_no_flip_scale_0.2-1.0_clip_none"),
         ("table9", {}, {}, "ablation_of_rho_cars196"),

@@ -82,15 +82,16 @@ def plain_name(sought: Experiment) -> str:
 
 
 def _words(field: str, value: Any, before: list[str]) -> str:
-    """A changed field: names stand alone, numbers follow the field that they are of."""
-    field = field.split(".")[-1]
+    """A changed field: a kind and a network stand alone, other values follow the field that they are of."""
+    *group, field = field.split(".")
+    if isinstance(value, str) and (not group or field == "backbone"):
+        return _rest(value, before) or value
     if isinstance(value, bool):
         return field if value else f"no_{field}"
     if isinstance(value, (int, float)):
         return f"{field}{value:.3g}"
-    if isinstance(value, str):
-        return _rest(value, before) or value
-    return f"{field}_{'none' if value is None else '-'.join(map(str, value))}"
+    text = "none" if value is None else value if isinstance(value, str) else "-".join(map(str, value))
+    return f"{field}_{text}"
 
 
 def _rest(name: str, before: list[str]) -> str:

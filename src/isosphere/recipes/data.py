@@ -1,4 +1,7 @@
-"""The data sets as options of a recipe, with the reason for each default; the union at the end is the registry."""
+"""The data sets as options of a recipe, with the reason for each default; the union at the end is the registry.
+
+Each names the function that opens it (`opened_by`), which takes the option and a device and returns a `Task`.
+"""
 
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
@@ -16,6 +19,7 @@ TAKEN = ("accuracy", "embeddings", "probes", "distractors", "rank1")
 class Rendered(Checked):
     """Characters of many scripts drawn from the fonts that matplotlib ships: real work, no download."""
 
+    opened_by = "isosphere.train.retrieval:rendered_task"
     classes: Annotated[int, Range(least=2)] = 300
     """Characters drawn; the first half of the classes trains, the other half is never seen in training."""
     per_class: Count = 16
@@ -32,6 +36,7 @@ class Rendered(Checked):
 class Folder(Checked):
     """Your own images: a folder of class folders (or train/ and test/ with these), or a CSV of path,label[,split]."""
 
+    opened_by = "isosphere.train.retrieval:folder_task"
     root: str = ""
     """The folder, or the CSV file."""
     train_fraction: Fraction = 0.5
@@ -59,6 +64,7 @@ class Folder(Checked):
 class Benchmark(Checked):
     """A retrieval benchmark of the paper, split by class as in its Table 1."""
 
+    opened_by = "isosphere.train.retrieval:benchmark_task"
     name: Literal["cub200", "cars196", "sop", "inshop"] = "cub200"
     """CUB-200-2011, Cars196, Stanford Online Products or DeepFashion In-Shop."""
     root: str = "data"
@@ -87,6 +93,7 @@ class Benchmark(Checked):
 class Faces(Checked):
     """People to train on, pairs of photographs to verify, probes to identify among distractors (Section 3.4)."""
 
+    opened_by = "isosphere.train.faces:faces_task"
     root: str = ""
     """A folder with a folder for each person, or a RecordIO pair (a .rec beside its .idx, or the folder of both)."""
     exclude: str = ""
@@ -127,6 +134,7 @@ class Faces(Checked):
 class Cifar(Checked):
     """CIFAR-10 or CIFAR-100, unlabeled for training: two views of an image belong together (App. B.3)."""
 
+    opened_by = "isosphere.train.contrastive:cifar_task"
     name: Literal["cifar10", "cifar100"] = "cifar10"
     """The labels serve evaluation alone."""
     root: str = "data"
@@ -147,6 +155,7 @@ class Cifar(Checked):
 class Unlabeled(Checked):
     """Your own images without labels, or with class folders that serve evaluation alone."""
 
+    opened_by = "isosphere.train.contrastive:unlabeled_task"
     root: str = ""
     """A folder of images, also in folders in folders, or of class folders; of the latter every fifth image (or those
     in test/, beside train/) measures and is not trained on."""

@@ -13,17 +13,8 @@ from isosphere.models.embedder import Embedder
 from isosphere.recipes import losses as options
 from isosphere.recipes import schema
 from isosphere.samplers import ClassBatches, ShuffledBatches
-from isosphere.train import contrastive, faces, overlap, retrieval
+from isosphere.train import overlap
 from isosphere.train.task import Task, noted
-
-TASKS = {
-    schema.Rendered: retrieval.rendered_task,
-    schema.Folder: retrieval.folder_task,
-    schema.Benchmark: retrieval.benchmark_task,
-    schema.Faces: faces.faces_task,
-    schema.Cifar: contrastive.cifar_task,
-    schema.Unlabeled: contrastive.unlabeled_task,
-}
 
 
 def build_task(data: schema.Data, device: torch.device) -> Task:
@@ -31,7 +22,7 @@ def build_task(data: schema.Data, device: torch.device) -> Task:
 
     Copies among one's own files are noted; the splits of benchmarks are as published.
     """
-    task = TASKS[type(data)](data, device)
+    task = resolve_name(data.opened_by)(data, device)
     if not isinstance(data, OWN_FILES):
         return task
     return replace(task, notes=noted(*task.notes, overlap.copies(task.images, task.evaluation.sets)))
