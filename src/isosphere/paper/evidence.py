@@ -12,7 +12,7 @@ HELD_OUT = 20  # training classes that measure, so that nothing is chosen on tes
 BACKBONE_LRS = (1.25e-5, 2.5e-5, 5e-5)
 HEAD_FACTORS = (1, 10, 100)
 HEAD_STARTS = ("random", "pca")
-METHODS = {"none": Baseline(), "sec": SEC(eta=0.1)}
+METHODS = {one.method: one for one in (Baseline(), SEC(eta=0.1))}
 
 
 def heads(dataset: str, steps: int = 800) -> dict[str, dict[str, Recipe]]:
@@ -32,13 +32,8 @@ def heads(dataset: str, steps: int = 800) -> dict[str, dict[str, Recipe]]:
     }  # fmt: skip
 
 
-CAUSES = {
-    "none": Baseline(),
-    "sec": SEC(eta=0.1),
-    "placebo": ShuffledPulls(eta=0.1),
-    "scale": ScaleCourse(),  # of the run with SEC, see `followed`
-}
-"""What separates even norms from smaller norms, and both from a penalty that merely disturbs."""
+CAUSES = {one.method: one for one in (Baseline(), SEC(eta=0.1), ShuffledPulls(eta=0.1), ScaleCourse())}
+"""What separates even norms from smaller norms, and both from a penalty that merely disturbs; see `followed`."""
 CAUSE_LRS = (6.25e-6, 1.75e-5, 5e-5)
 """Of head and backbone alike. The heads table had the baseline's best rate at its low edge, so these reach lower."""
 PARTS = 20  # of training, at whose ends a course of norms is written down
@@ -65,7 +60,8 @@ def followed(recipe: Recipe, cell: str, made: Iterable[Mapping[str, Any]]) -> Re
     """The recipe, where it only follows a scale, with the course of the run with SEC of the same cell and seed."""
     if recipe.constraint != ScaleCourse():
         return recipe
-    (norms,) = [run["norms"] for run in made if (run["cell"], run["arm"], run["seed"]) == (cell, "sec", recipe.seed)]
+    place = cell, SEC().method, recipe.seed
+    (norms,) = [run["norms"] for run in made if (run["cell"], run["arm"], run["seed"]) == place]
     logged = [(step / recipe.loop.steps, mean) for step, _, mean, _ in norms]
     course = tuple(float(f"{_between(logged, part / PARTS):.6g}") for part in range(PARTS + 1))
     return replace(recipe, constraint=ScaleCourse(course))
