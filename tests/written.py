@@ -124,7 +124,8 @@ def norms_file(path: Path) -> Path:
     """What NormMonitor writes in somebody's loop, of two runs: one whose norms spread, and one with SEC."""
     for spread in (0.6, 0.1):
         generator = torch.Generator().manual_seed(0)
-        monitor = NormMonitor(torch.optim.SGD([torch.zeros(1)], lr=0.1), file=path, every=4, constrained=True)
+        optimizer = torch.optim.SGD([torch.zeros(1)], lr=0.1)
+        monitor = NormMonitor(optimizer, file=path, every=4, constrained=True)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             for step in range(12):

@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
+from isosphere.errors import MissingExtra
 from isosphere.monitor.watch import NormMonitor, Record, numbers, tell_alarm
 
 
@@ -20,7 +21,7 @@ def lightning_callback(module: str, **settings: Any) -> Any:
     names = ("lightning.pytorch", "pytorch_lightning")
     there = [name for name in names if name in sys.modules] or [name for name in names if find_spec(name.split(".")[0])]
     if not there:
-        raise ImportError("lightning_callback needs PyTorch Lightning: pip install 'isosphere[lightning]'")
+        raise MissingExtra("lightning_callback", "lightning", "lightning")
 
     class NormMonitorCallback(import_module(there[0]).Callback):  # type: ignore[misc] # a Trainer wants the class of its own package
         monitor: NormMonitor | None = None

@@ -5,22 +5,18 @@ from typing import Any
 
 import torch
 
+from isosphere.sphere import SPREADING, is_normalized
+
 Record = dict[str, Any]
 GROWTH = 10.0
 """Factor on the first step's mean norm that counts as exploding or collapsing: directions then turn 10 times (Adam) or
 100 times (SGD) slower or faster than the learning rate was chosen for. Our healthy runs stay within a factor of 5."""
-WIDE = 0.3
-"""Coefficient of variation from which norms spread: an embedding one deviation below the mean turns 1.9 times (Adam) or
-3.4 times (SGD) as far as one above it. Our runs without a constraint lie at 0.2 to 0.45, those with SEC under 0.2.
-`isosphere inspect`, which is asked, calls SEC worth trying from 0.15 on; an alarm, which is not, waits for more."""
 RADIAL = 0.01
 """Radial share from which a loss pulls at norms: a tenth of the gradient's length. An angular loss has none, by
 Proposition 1; rounding to bfloat16 makes it 1e-6."""
-UNIT = 4e-3
-"""Distance from 1 within which norms are those of a normalized output, by mean and coefficient of variation: bfloat16
-rounds to 2e-3 at most, in practice to a deviation of 1.5e-3 to 1.8e-3; training does not get there by itself."""
 CALM = 10
 """Reads without an alarm's cause after which its episode is over: a figure that hovers about its limit warns once."""
+KNOWN = (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, torch.optim.NAdam)
 ADVICE = {
     "exploding": 'warm the learning rate up, lower it, or hold the mean too with SEC(radius="initial")',
     "collapsing": (
@@ -32,11 +28,12 @@ ADVICE = {
 
 
 def alarms(
-    figures: Record, first_mean: float | None, power: int, constrained: bool, advice: Mapping[str, str] = ADVICE
+    figures: Record, first_mean: float | None, power: int | None, constrained: bool, advice: Mapping[str, str] = ADVICE
 ) -> Iterator[tuple[str, str]]:
     """Name and words of each alarm for which figures give cause, given the mean norm of the first step.
 
-    Norms that spread are no alarm where `advice` has nothing against it: there a constraint is still on its way.
+    Without a power nothing is said of how far directions turn. Norms that spread are no alarm where `advice` has
+    nothing against it: there a constraint is still on its way.
     """
     if figures.get("not_finite"):
         yield "not_finite", (
@@ -46,39 +43,44 @@ def alarms(
     if "norm_mean" not in figures or first_mean is None:
         return
     mean, spread = figures["norm_mean"], figures.get("norm_cv", 0.0)
-    if abs(mean - 1) < UNIT and spread < UNIT:
+    if is_normalized(mean, spread):
         yield "normalized", (
             "all norms are 1: the model normalizes its output, so neither this monitor nor SEC has anything to act on; "
             "give them the embeddings before that"
         )
         return
     if mean >= GROWTH * first_mean > 0:
+        slower = f", so directions turn {(mean / first_mean) ** power:.3g} times slower" if power else ""
         yield "exploding", (
-            f"norms explode: their mean {mean:.3g} is {mean / first_mean:.3g} times the first step's, so directions "
-            f"turn {(mean / first_mean) ** power:.3g} times slower; {advice['exploding']}"
+            f"norms explode: their mean {mean:.3g} is {mean / first_mean:.3g} times the first step's{slower}; "
+            f"{advice['exploding']}"
         )
     if mean <= first_mean / GROWTH:
         yield "collapsing", (
             f"norms collapse: their mean {mean:.3g} was {first_mean:.3g} in the first step, so directions turn ever "
             f"more wildly; {advice['collapsing']}"
         )
-    if spread >= WIDE and "spreading" in advice:
-        ratio = ((1 + spread) / max(1 - spread, 0.01)) ** power
+    if spread >= SPREADING and "spreading" in advice:
+        ratio = ((1 + spread) / max(1 - spread, 0.01)) ** (power or 1)
+        further = (
+            f", so an embedding one standard deviation below the mean turns about {float(f'{ratio:.2g}'):g} times as "
+            "far as one above it"
+        )
         yield "spreading", (
-            f"norms spread: their coefficient of variation is {spread:.2f}, so an embedding one deviation below the "
-            f"mean turns about {float(f'{ratio:.2g}'):g} times as far as one above it; {advice['spreading']}"
+            f"norms spread: their coefficient of variation is {spread:.2f}{further if power else ''}; "
+            f"{advice['spreading']}"
         )
     if figures.get("radial_share", 0.0) >= RADIAL and not constrained:
         yield "radial", (
             f"{figures['radial_share']:.0%} of the squared gradient pulls at norms, of an angular loss it is nothing: "
-            "normalize inside the loss, or tell a monitor constrained=True if norms are held on purpose"
+            "normalize inside the loss, or give a monitor constrained=True if norms are held on purpose"
         )
 
 
 class Episodes:
-    """Alarms over reads of figures in their order, each told once an episode: until CALM reads without its cause."""
+    """Alarms over reads of figures in their order, each raised once an episode: until CALM reads without its cause."""
 
-    def __init__(self, power: int, constrained: bool) -> None:
+    def __init__(self, power: int | None, constrained: bool) -> None:
         self.power, self.constrained = power, constrained
         self.first_mean: float | None = None
         self.calm: dict[str, int] = {}  # alarm -> reads since its cause was last seen
@@ -94,13 +96,13 @@ class Episodes:
         return begun
 
 
-def proxy_power(optimizer: torch.optim.Optimizer) -> int:
-    """The power of |f| in the proxy alpha / |f|^power: 2 for SGD (Propositions 3 and 4), 1 for Adam (Proposition 5)."""
+def proxy_power(optimizer: object) -> int | None:
+    """The power of |f| in the proxy alpha / |f|^power: 2 for SGD (Propositions 3 and 4), 1 for Adam (Proposition 5).
+
+    None for an optimizer of which the paper says nothing. Wrappers, such as Accelerate's, hold theirs as `optimizer`.
+    """
+    while not isinstance(optimizer, KNOWN) and hasattr(optimizer, "optimizer"):
+        optimizer = optimizer.optimizer
     if isinstance(optimizer, torch.optim.SGD):
         return 2
-    if isinstance(optimizer, (torch.optim.Adam, torch.optim.AdamW, torch.optim.NAdam)):
-        return 1
-    raise ValueError(
-        f"the paper has a proxy for SGD and Adam, not for {type(optimizer).__name__}: give power=2 if its step is "
-        "proportional to the gradient, power=1 if it is divided by the gradient's size"
-    )
+    return 1 if isinstance(optimizer, KNOWN) else None

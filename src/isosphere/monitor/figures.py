@@ -33,15 +33,17 @@ def pull(embeddings: Tensor, gradients: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @torch.no_grad()
-def norm_figures(records: Tensor, lr: Tensor | float = 1.0, power: int = 1) -> Tensor:
+def norm_figures(records: Tensor, lr: Tensor | float = 1.0, power: int | None = 1) -> Tensor:
     """The FIGURES of R records, (R, 3, N) and their learning rates (R,) -> (R, 9), without reading a value.
 
-    `power` is 2 for SGD with and without momentum (Propositions 3 and 4), 1 for Adam (Proposition 5).
+    `power` is 2 for SGD with and without momentum (Propositions 3 and 4), 1 for Adam (Proposition 5). Without it the
+    learning rate of directions is NaN.
     """
     lengths, along, sizes = records.unbind(1)  # (R, N) each
     finite, there = (lengths >= 0) & (lengths < torch.inf), lengths != PADDING
     mean, spread = _moments(lengths, finite)
-    rate, rate_spread = _moments(lengths**-power, finite & (lengths > 0))  # a zero vector has no direction to turn
+    rates = torch.full_like(lengths, torch.nan) if power is None else lengths**-power
+    rate, rate_spread = _moments(rates, finite & (lengths > 0))  # a zero vector has no direction to turn
     low, high = (torch.where(finite, lengths, edge) for edge in (torch.inf, -torch.inf))
     radial = torch.where(lengths > 0, along / lengths, 0)
     share = radial.square().sum(1) / torch.where(there, sizes, 0).square().sum(1)
@@ -78,7 +80,7 @@ def turned(before: Tensor, after: Tensor) -> Tensor:
 
 def turn_figures(lengths: Tensor, angles: Tensor) -> dict[str, float]:
     """Mean and variance of angles (N,), and the least-squares slope of log angle by log norm (N,) with its error."""
-    lengths, angles = lengths.double().cpu(), angles.double().cpu()
+    lengths, angles = lengths.cpu().double(), angles.cpu().double()  # not every device has float64
     known = angles[angles.isfinite()]
     able = (angles > 0) & (lengths > 0) & lengths.isfinite()
     x, y = lengths[able].log(), angles[able].log()

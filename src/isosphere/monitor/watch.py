@@ -1,9 +1,10 @@
-"""`NormMonitor`: keeps the figures of many steps on the device, reads them at once, tells them and looks for alarms."""
+"""`NormMonitor`: keeps the figures of many steps on the device, reads them at once and looks for alarms."""
 
 import atexit
 import json
 import math
 import statistics
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,12 @@ import torch.distributed as dist
 from torch import Tensor
 
 from isosphere import sphere
-from isosphere.losses.checks import warn
+from isosphere.errors import BadArgument, NoFolder, Unsupported
+from isosphere.losses.checks import check_embeddings, warn
 from isosphere.monitor.alarms import Episodes, Record, proxy_power
 from isosphere.monitor.figures import FIGURES, PADDING, norm_figures, pull, recorded, turn_figures, turned
+
+_OPEN: weakref.WeakSet = weakref.WeakSet()  # monitors whose last rows are read when the process ends
 
 
 class NormMonitor:
@@ -29,13 +33,14 @@ class NormMonitor:
     callback     called with each record, a dict as in the file.
     every        steps between reads; a read waits for the device.
     power        the proxy is alpha / |f|^power: 2 where a step is proportional to the gradient, 1 where it is divided
-                 by the gradient's size; known for SGD and Adam.
+                 by the gradient's size; known for SGD and Adam. Of other optimizers the proxy is left out.
     constrained  whether the loss holds norms on purpose, as SEC does; then a radial gradient is no alarm.
 
     Alarms are warnings, records and `monitor.alarms`, each once an episode. Only the first rank of torch.distributed
     watches, its own embeddings: no communication, nothing to hang; give it gathered ones to watch all. With gradient
     accumulation each part is a row; `step` numbers them. Not to be called in a compiled or captured region: there,
     take `norm_record`, and outside give what it returned to `add`. Of several backward passes the last one counts.
+    A monitor keeps neither model nor optimizer alive; the last rows are read when it is closed or deleted.
     """
 
     def __init__(
@@ -50,13 +55,13 @@ class NormMonitor:
         constrained: bool = False,
     ):
         if every < 1:
-            raise ValueError(f"every is a number of steps of at least 1, not {every}")
+            raise BadArgument("every", every, "a number of steps of at least 1")
         self.file = None if file is None else Path(file).absolute()  # where it is now: loops change folders
         if self.file is not None and not self.file.parent.is_dir():
-            raise FileNotFoundError(f"no folder {self.file.parent} to write {self.file.name} into")
+            raise NoFolder(str(self.file), str(self.file.parent))
         if power not in (None, 1, 2):
-            raise ValueError(f"power is 2 (SGD), 1 (Adam) or None (the optimizer's), not {power}")
-        self.optimizer, self.every, self._begun = optimizer, every, False
+            raise BadArgument("power", power, "2 (SGD), 1 (Adam) or None (the optimizer's)")
+        self._optimizer, self.every, self._begun = _weak(optimizer), every, False
         self.power = proxy_power(optimizer) if power is None else power
         self.step, self.alarms, self.callback = 0, [], callback
         self.summaries: list[Callable[[Record], None]] = [] if tensorboard is None else [_to_tensorboard(tensorboard)]
@@ -66,14 +71,23 @@ class NormMonitor:
         self._read = 0  # rows read before
         self._episodes = Episodes(self.power, constrained)
         self._probe: tuple[int, Tensor] | None = None
-        atexit.register(self.close)  # the last rows, where nobody calls close
+        _OPEN.add(self)
+
+    def __del__(self) -> None:
+        if hasattr(self, "_probe"):  # its settings were right
+            self.flush()
+
+    @property
+    def optimizer(self) -> Any:
+        """The optimizer, or None where it is gone."""
+        return self._optimizer()
 
     def __call__(self, embeddings: Tensor, step: int | None = None) -> None:
         """Watch raw embeddings (N, D), and their gradient in the backward pass to come."""
         if not _first_rank() or not len(_checked(embeddings)):
             return
         if embeddings.is_cuda and torch.cuda.is_current_stream_capturing():
-            raise RuntimeError("NormMonitor cannot count replays: capture norm_record, and give it to monitor.add")
+            raise Unsupported("NormMonitor", "captured steps", "capture norm_record, and give it to monitor.add")
         lengths, learning = sphere.norms(embeddings.detach()), embeddings.requires_grad
         row = self._row(lengths, step, "train" if learning else "test")
         row[0] = lengths
@@ -106,7 +120,8 @@ class NormMonitor:
         slot = len(self._waiting)
         self.step = self.step + (kind == "train") if step is None else step
         self._waiting.append((self.step, kind))
-        self._rates[slot].fill_(self.optimizer.param_groups[0]["lr"])  # an assignment would wait for the device
+        rate = None if self.optimizer is None else self.optimizer.param_groups[0].get("lr")
+        self._rates[slot].fill_(math.nan if rate is None else rate)  # an assignment would wait for the device
         return self._ring[slot, :, : len(lengths)]
 
     def probe(self, embeddings: Tensor, step: int) -> Tensor | None:
@@ -118,7 +133,7 @@ class NormMonitor:
             return None
         after, before = sphere.raised(_checked(embeddings).detach()).clone(), self._probe
         if before is not None and before[1].shape != after.shape:
-            raise ValueError(f"a probe set stays the same: {tuple(before[1].shape)} before, {tuple(after.shape)} now")
+            raise BadArgument("embeddings", tuple(after.shape), f"of the probe set before: {tuple(before[1].shape)}")
         self._probe = (step, after)
         if before is None:
             return None
@@ -151,9 +166,9 @@ class NormMonitor:
             self._watch(means[0])
 
     def close(self) -> None:
-        """Tell what is left, and forget this monitor, which otherwise lives until the process ends."""
+        """Read what is left."""
         self.flush()
-        atexit.unregister(self.close)
+        _OPEN.discard(self)
 
     def _tell(self, records: list[Record], summaries: list[Record]) -> None:
         if self.file is not None:
@@ -208,12 +223,22 @@ def tell_alarm(writer: Any, record: Record) -> None:
 
 
 def _checked(embeddings: Tensor) -> Tensor:
-    if not isinstance(embeddings, Tensor) or embeddings.ndim != 2:
-        shape = tuple(embeddings.shape) if isinstance(embeddings, Tensor) else type(embeddings).__name__
-        raise ValueError(f"NormMonitor watches embeddings of shape (N, D), not {shape}")
-    if not embeddings.is_floating_point():
-        raise ValueError(f"NormMonitor watches embeddings of floating point, not {embeddings.dtype}")
+    check_embeddings(embeddings)
     return embeddings
+
+
+@atexit.register
+def _close_all() -> None:
+    for monitor in list(_OPEN):
+        monitor.close()
+
+
+def _weak(optimizer: Any) -> Callable[[], Any]:
+    """A weak reference, or a strong one to what has none."""
+    try:
+        return weakref.ref(optimizer)
+    except TypeError:
+        return lambda: optimizer
 
 
 def _first_rank() -> bool:
