@@ -13,7 +13,7 @@ rounds to 2e-3 at most, in practice with a spread of 1.5e-3 to 1.8e-3. Training 
 SPREADING = 0.2
 """Coefficient of variation from which norms spread: an embedding one standard deviation below the mean turns 1.5 times
 (Adam) or 2.25 times (SGD) as far as one above it. Our training runs without a constraint lie at 0.2 to 0.45, those with
-SEC below; on test images (`results/table3_*.json`) it is 0.15 to 0.52 and 0.07 to 0.14."""
+SEC below; on test images (`results/retrieval_*.json`) it is 0.15 to 0.52 and 0.07 to 0.14."""
 
 
 def raised(values: Tensor) -> Tensor:

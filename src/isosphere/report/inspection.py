@@ -16,9 +16,6 @@ from isosphere.metrics import registry
 if TYPE_CHECKING:
     import torch
 
-SPREAD = 0.15
-"""Coefficient of variation from which SEC could matter: in `results/retrieval_*.json` test norms have 0.15 to 0.52
-without a constraint, where SEC gained in every cell, and 0.07 to 0.14 with SEC."""
 NAMES = {
     "embeddings": ("embeddings", "embedding", "features", "x", "arr_0"),
     "labels": ("labels", "label", "targets", "target", "y", "arr_1"),
@@ -35,7 +32,7 @@ def inspection(embeddings_file: Path, labels_file: Path | None = None) -> Iterat
     from isosphere.metrics.faces import norm_and_errors
     from isosphere.metrics.neighbors import checked_embeddings, checked_labels
     from isosphere.metrics.retrieval import first_is_right
-    from isosphere.sphere import norms
+    from isosphere.sphere import is_normalized, norms
 
     arrays, notes = _read(embeddings_file, *NAMES) if labels_file is None else _read(embeddings_file, "embeddings")
     if labels_file is not None:
@@ -60,7 +57,7 @@ def inspection(embeddings_file: Path, labels_file: Path | None = None) -> Iterat
         yield table
         if found["singletons"]:
             yield f"{found['singletons']} queries have no other image of their class; they count as wrong"
-        if not _normalized(mean, spread):  # whose norms are rounding
+        if not is_normalized(mean, spread):  # whose norms are rounding
             wrong = ~first_is_right(embeddings, labels)
     yield _deciles(lengths, wrong)
     if wrong is not None:
@@ -94,11 +91,13 @@ def _deciles(lengths: "torch.Tensor", wrong: "torch.Tensor | None") -> Table:
 
 def verdict(mean: float, spread: float) -> str:
     """Whether SEC could matter for norms of this mean and coefficient of variation, in a sentence."""
+    from isosphere import sphere
+
     if mean == 0:
         return "all embeddings are zero: there is nothing to train on"
-    if _normalized(mean, spread):
+    if sphere.is_normalized(mean, spread):
         return "all norms are 1: these embeddings are normalized already; give the raw ones to see what SEC could do"
-    if spread < SPREAD:
+    if spread < sphere.SPREADING:
         return (
             "the norms hardly spread, no more than those of our runs with SEC: if these were trained without it, "
             "it would change little"
@@ -108,10 +107,6 @@ def verdict(mean: float, spread: float) -> str:
         "the norms spread: by the paper's proxy an embedding one standard deviation below the mean turns "
         f"{ratio:.1f} times (Adam) or {ratio**2:.1f} times (SGD) as far as one above it: SEC could matter"
     )
-
-
-def _normalized(mean: float, spread: float) -> bool:
-    return abs(mean - 1) < 1e-3 and spread < 1e-3
 
 
 def _whole(labels: "torch.Tensor") -> "torch.Tensor":
