@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from isosphere import report
 from isosphere.errors import BadArgument, MissingPart
 from isosphere.paper.figures import FIGURES as PAPERS
 from isosphere.report import FIGURES as OURS
@@ -113,3 +114,10 @@ def test_constraints_keep_their_color_and_the_rest_is_told_apart():
 
 def test_panels_are_spread_evenly():
     assert [style.rows_of(count, 4) for count in (1, 4, 5, 8, 9)] == [(1, 1), (1, 4), (2, 3), (2, 4), (3, 3)]
+
+
+@pytest.mark.parametrize("name", ["FIGURES", "Figure", "inspection", "tables", "write_page"])
+def test_a_name_of_the_package_is_the_same_twice(name):
+    """A file of the name of a function would take its place once it is imported."""
+    first, second = getattr(report, name), getattr(report, name)
+    assert first is second and (name in ("FIGURES", "tables") or callable(first))

@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import Any
 
-PLACES = {"FIGURES": "figure", "Figure": "figure", "inspection": "inspection", "write_page": "page"}
+PLACES = {"FIGURES": "figure", "Figure": "figure", "inspection": "inspect", "write_page": "page"}
 
 __all__ = ["FIGURES", "Figure", "inspection", "tables", "write_page"]
 

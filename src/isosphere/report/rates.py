@@ -67,7 +67,7 @@ def draw_rates(
     for label, its in lines.items():
         diverged = sum(not record["last"] for record in its)
         means_and_seeds(panel, points(its, metric), *looks[label], label + f", {diverged} diverged" * bool(diverged))
-    log_ticks(panel, {record_rate(record) for its in lines.values() for record in its}, "learning rate of the head")
+    log_ticks(panel, [record_rate(record) for its in lines.values() for record in its], "learning rate of the head")
 
 
 def means_and_seeds(panel: "Axes", its: Points, color: str, line: str, label: str) -> None:
@@ -101,7 +101,7 @@ def by_loss(records: Sequence[Record]) -> dict[str, list[Record]]:
 
 def log_ticks(panel: "Axes", places: Iterable[float], name: str) -> None:
     """A logarithmic axis with a tick at each place and nowhere else."""
-    ticks = sorted(place for place in places if place > 0)
+    ticks = sorted({place for place in places if place > 0})
     panel.set_xscale("log")
     panel.set_xlim(min(ticks, default=1) / 1.25, max(ticks, default=1) * 1.25)
     panel.set_xticks(ticks, [f"{tick:g}" for tick in ticks], rotation=30 if len(ticks) > 4 else 0)
