@@ -12,9 +12,9 @@ from isosphere import load_run
 from isosphere.errors import (
     BadCheckpoint,
     BadUsage,
+    DamagedFile,
     NoCheckpoint,
     NoTestPart,
-    OtherVersion,
     SingleImages,
     TooFewClasses,
     UnknownOption,
@@ -91,7 +91,7 @@ def test_damaged_run_folders(trained, tmp_path):
     (run / "checkpoint.pt").write_text("junk\n")
     assert has(refusal("evaluate", run, folder=tmp_path), BadCheckpoint)
     (run / "recipe.json").write_text("{")
-    assert has(refusal("train", "--resume", run, folder=tmp_path), OtherVersion, path=run / "recipe.json")
+    assert has(refusal("train", "--resume", run, folder=tmp_path), DamagedFile, path=run / "recipe.json")
 
 
 @pytest.mark.parametrize(
