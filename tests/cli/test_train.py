@@ -118,6 +118,13 @@ def test_folders_of_any_name_are_images(name, photos, tmp_path):
         assert json.loads((tmp_path / run / "recipe.json").read_text())["data"]["root"] == root
 
 
+def test_images_in_the_current_folder_are_not_mixed_with_runs(photos, tmp_path):
+    shutil.copytree(photos, tmp_path, dirs_exist_ok=True)
+    isosphere("train", ".", *PHOTOS.split(), "--loop.steps", "1", folder=tmp_path)
+    (run,) = (tmp_path / "runs").iterdir()
+    assert json.loads((run / "result.json").read_text())["images"]["train_classes"] == 5
+
+
 def test_a_run_is_never_overwritten(trained):
     before = (trained / "recipe.json").read_bytes()
     error = refusal("train", "rendered", "--out", "run", *FIELDS, folder=trained.parent)

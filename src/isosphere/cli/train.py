@@ -49,46 +49,62 @@ def declare(parser: Parser) -> None:
 
 
 def run(asked: Namespace) -> None:
-    from isosphere import distributed
-    from isosphere.train.folder import claimed, held
-
     if asked.resume is not None:
         return _resume(asked)
     name, recipe = _named(asked)
-    distributed.pick_device(asked.device)  # joins the other ranks
     if asked.out is None:
-        with claimed(Path("runs"), f"{name}-seed{recipe.seed}") as folder:
-            return _fit(recipe, folder, asked.device)
-    if asked.out.exists() and not asked.out.is_dir():
-        raise BadUsage("isosphere train", f"--out {asked.out} is a file: name a folder for the run")
-    if asked.out.exists():
-        with held(asked.out) as others:
-            if others:
-                raise BadUsage("isosphere train", f"--out {asked.out} is not empty: choose another, or --resume it")
-    _fit(recipe, asked.out, asked.device)
+        _in_new_folder(recipe, f"{name}-seed{recipe.seed}", asked.device)
+    else:
+        _in_folder(recipe, asked.out, asked.device)
+
+
+def _in_new_folder(recipe: "Recipe", name: str, device: str) -> None:
+    """Train in a folder of our own, which is made after the images are read: these may be in the current folder."""
+    from isosphere import distributed
+    from isosphere.train.folder import claimed, held
+    from isosphere.train.loop import prepare, train
+
+    prepared = prepare(recipe, distributed.pick_device(device))
+    with claimed("runs", name) as folder, held(folder):
+        _show(recipe, folder, train(prepared, folder))
+
+
+def _in_folder(recipe: "Recipe", folder: Path, device: str) -> None:
+    """Train in the folder that was named."""
+    from isosphere import distributed
+    from isosphere.train.folder import held
+    from isosphere.train.loop import fit
+
+    if folder.exists() and not folder.is_dir():
+        raise BadUsage("isosphere train", f"--out {folder} is a file: name a folder for the run")
+    distributed.pick_device(device)  # joins the other ranks
+    with held(folder) as others:
+        if others:
+            raise BadUsage("isosphere train", f"--out {folder} is not empty: choose another, or --resume it")
+    _show(recipe, folder, fit(recipe, folder, device))
 
 
 def _resume(asked: Namespace) -> None:
     from isosphere.runs import read_recipe
+    from isosphere.train.loop import fit
     from isosphere.train.state import missing_place, resumed_recipe
 
     if extra := asked.what or (asked.out and "--out"):
         raise BadUsage("isosphere train", f"--resume goes on with the folder's own recipe: leave out {extra}")
     recipe = resumed_recipe(read_recipe(asked.resume), asked.changes, asked.resume)
     try:
-        _fit(recipe, asked.resume, asked.device, resume=True)
+        _show(recipe, asked.resume, fit(recipe, asked.resume, asked.device, resume=True))
     except FileNotFoundError as error:
         if field := missing_place(recipe.data):
             raise MovedData(str(error), asked.resume, Option(field)) from error
         raise
 
 
-def _fit(recipe: "Recipe", folder: Path, device: str, resume: bool = False) -> None:
+def _show(recipe: "Recipe", folder: Path, result: dict[str, Any]) -> None:
     from isosphere.recipes.data import Folder
     from isosphere.report.tables import comparison, show
-    from isosphere.train.loop import fit
 
-    if result := fit(recipe, folder, device, resume):
+    if result:  # the first rank has it
         show(comparison({folder: result}))
         print(f"run folder: {folder}")
         if isinstance(recipe.data, Folder) and recipe.model.weights is None:
