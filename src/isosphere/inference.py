@@ -22,7 +22,7 @@ from isosphere.data.images import Images, ImageSet, open_images
 from isosphere.data.readable import readable_images
 from isosphere.data.transforms import TestView, View
 from isosphere.data.workers import cores
-from isosphere.errors import BadArgument, BadCheckpoint, NoCheckpoint, UnreadableImage
+from isosphere.errors import BadArgument, BadCheckpoint, NoCheckpoint, Option, UnreadableImage
 from isosphere.metrics.faces import mirror_averaged
 from isosphere.models.embedder import Embedder, build_embedder
 from isosphere.recipes import schema
@@ -263,7 +263,7 @@ def parse_place(place: str, field: str) -> tuple[str, View | None]:
     """`lfw/singles.csv:0.52` -> the path and the square of that share, or None without a share."""
     path, share = split_share(place)
     if share is not None and not 0 < share <= 1:
-        raise BadArgument(f"data.{field}", place, "a path and a share above 0 and at most 1")
+        raise BadArgument(Option(f"data.{field}"), place, "a path and a share above 0 and at most 1")
     return path, None if share is None else square(share)
 
 
@@ -330,7 +330,8 @@ def feature_maps(folders: list[Path], paths: list[Path]) -> dict[str, list[np.nd
         backbone, view = trained.model.backbone, evaluation_view(trained.recipe.data)
         maps = getattr(backbone, "maps", None) or getattr(backbone, "forward_features", None)  # the latter is timm's
         if maps is None:
-            raise BadArgument("model.backbone", trained.recipe.model.backbone, "one of ours or timm's, with maps")
+            name = trained.recipe.model.backbone
+            raise BadArgument(Option("model.backbone"), name, "one of ours or timm's, with maps")
         images = torch.stack([view(image) for image in pixels]).to(trained.device)
         found.append(maps(trained.model.preprocessing(images)).float().cpu().numpy())
         seen.append(images.permute(0, 2, 3, 1).cpu().numpy())

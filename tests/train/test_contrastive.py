@@ -19,7 +19,16 @@ from isosphere import distributed
 from isosphere.data import cifar
 from isosphere.data.images import ImageSet
 from isosphere.data.two_views import ContrastiveView
-from isosphere.errors import Interrupted
+from isosphere.errors import (
+    BadArgument,
+    Incompatible,
+    Interrupted,
+    MovedData,
+    NoSplit,
+    Option,
+    OtherImages,
+    UntrainedClasses,
+)
 from isosphere.inference import build_model, load_run
 from isosphere.losses.contrastive import NTXentLoss
 from isosphere.models.embedder import build_embedder
@@ -27,11 +36,11 @@ from isosphere.paper import find
 from isosphere.recipes import schema
 from isosphere.runs import read_recipe
 from isosphere.samplers import ShuffledBatches
-from isosphere.train import contrastive, loop
+from isosphere.train import build, contrastive, loop
 from isosphere.train.build import build_task
 from isosphere.train.capture import CompiledView
 from isosphere.train.contrastive import Frozen, Unlabeled
-from isosphere.train.measure import measure_run
+from isosphere.train.measure import measure_run, probe_run
 from small_cifar import write_cifar10
 
 CPU = torch.device("cpu")
@@ -376,7 +385,7 @@ def test_a_flat_folder_without_labels_from_training_to_embedding(flat, tmp_path,
     code, shown, told = command(capsys, "evaluate", run, "--device", "cpu")
     assert code == 0 and f"{found['last']['norm_mean']:.3g}" in shown, told
     code, _, told = command(capsys, "evaluate", run, "--probe", "--device", "cpu")
-    assert code == 2 and "--probe needs" in told and len(told.strip().splitlines()) == 1
+    assert code == 2 and "the linear probe needs" in told and len(told.strip().splitlines()) == 1
     code, _, told = command(capsys, "embed", run, flat, "--out", tmp_path / "e.npy", "--device", "cpu")
     assert code == 0 and np.load(tmp_path / "e.npy").shape == (20, 16), told
     code, shown, told = command(capsys, "inspect", tmp_path / "e.npy", tmp_path / "e.labels.npy")
@@ -404,11 +413,13 @@ def test_images_that_came_or_went_since_are_noticed_on_resuming(flat, tmp_path, 
         loop.fit(recipe, tmp_path / "run", "cpu")
     first = min(flat.glob("*.png"))
     (flat / "more.png").write_bytes(first.read_bytes())
-    with pytest.raises(ValueError, match="there are 21 training images, the checkpoint is of 20"):
+    with pytest.raises(OtherImages) as caught:
         loop.fit(recipe, tmp_path / "run", "cpu", resume=True)
+    assert (caught.value.what, caught.value.now, caught.value.then) == ("number", 21, 20)
     first.unlink()
-    with pytest.raises(ValueError, match="the training images have other names than the checkpoint's: put them back"):
+    with pytest.raises(OtherImages) as caught:
         loop.fit(recipe, tmp_path / "run", "cpu", resume=True)
+    assert caught.value.what == "names"
     (flat / "more.png").rename(first)
     loop.fit(recipe, tmp_path / "run", "cpu", resume=True)
 
@@ -439,18 +450,19 @@ def test_only_views_of_images_in_memory_are_compiled(cifar10, flat):
     memory, files = (
         build_task(recipe.data, CPU) for recipe in (tiny(cifar10), find("simclr-photos", {"data.root": str(flat)}))
     )
-    assert isinstance(loop.with_compiled_view(memory).view, CompiledView)
-    assert loop.with_compiled_view(files) is files
+    assert isinstance(build.for_capture(memory).view, CompiledView)
+    assert build.for_capture(files) is files
 
 
-def test_a_probe_asks_where_the_data_went(trained, capsys, monkeypatch):
+def test_a_probe_asks_where_the_data_went(trained, monkeypatch):
     def gone(*given):
         raise FileNotFoundError("no folder x")
 
     monkeypatch.setattr("isosphere.train.measure.build_task", gone)
-    for how in ((), ("--probe",)):
-        code, _, told = command(capsys, "evaluate", trained, "--device", "cpu", *how)
-        assert code == 2 and "no folder x" in told and "say where it is now with --data.root" in " ".join(told.split())
+    for how in (measure_run, lambda run: probe_run(run, contrastive.RATES)):
+        with pytest.raises(MovedData) as caught:
+            how(load_run(trained, "cpu"))
+        assert (caught.value.reason, caught.value.option) == ("no folder x", Option("data.root"))
 
 
 @pytest.mark.parametrize("how", [(), ("--probe",)])
@@ -557,8 +569,9 @@ def test_a_csv_says_what_is_measured_on(tmp_path):
             csv.writer(file).writerows([("path", "label", "split"), *chosen])
     exam = build_task(schema.Unlabeled(root=str(root / "good.csv")), CPU).evaluation
     assert [Path(path).name for path in exam.images.paths] == ["0.png"] * 2 and len(exam.train) == 6
-    with pytest.raises(ValueError, match="1 classes have test images alone: c9"):
+    with pytest.raises(UntrainedClasses) as caught:
         build_task(schema.Unlabeled(root=str(root / "bad.csv")), CPU)
+    assert (caught.value.count, caught.value.classes) == (1, ["c9"])
 
 
 def test_one_class_folder_is_a_folder_without_labels(tmp_path):
@@ -570,41 +583,46 @@ def test_one_class_folder_is_a_folder_without_labels(tmp_path):
 # ---------------------------------------------------------------- nonsense
 
 
+CLASSED = {"batches": "Batches", "batches.size": "2", "batches.per_class": "2"}
+
+
 @pytest.mark.parametrize(
-    "changes, told",
+    "changes, kind, wanted",
     [
-        ({"batches.views": "3"}, "NTXent needs --batches.per_class 2, or --batches.views 2"),
-        (
-            {"batches": "Batches", "batches.size": "2", "batches.per_class": "2"},
-            "images without labels need several views of each: --batches Shuffled",
-        ),
-        ({"batches.size": "1"}, "NTXent compares images, and a batch of 1 would be of one: use --batches.size 2"),
-        ({"batches.size": "21"}, "a batch of 21 cannot be drawn from 20 images"),
-        ({"data.jitter": "0.4,0.4,0.4,0.9"}, "jitter must be three numbers from 0 to 1, and 0 to 0.5 for the hue"),
-        ({"loss.weight": "0"}, "weight must be a positive number, not 0.0"),
-        ({"loss.temperature": "-1"}, "temperature must be a positive number, not -1.0"),
-        ({"data.root": "nowhere"}, "no such folder or file: nowhere"),
+        ({"batches.views": "3"}, Incompatible, {"fields": ("loss", "batches.views")}),
+        (CLASSED, Incompatible, {"fields": ("data", "batches")}),
+        ({"loss": "ArcFace"}, Incompatible, {"fields": ("data", "loss")}),
+        ({"batches.size": "1"}, Incompatible, {"remedies": (Option("batches.size", 2),)}),
+        ({"batches.size": "21"}, ValueError, {}),  # of 20 images
+        ({"data.jitter": "0.4,0.4,0.4,0.9"}, BadArgument, {"name": Option("data.jitter")}),
+        ({"loss.weight": "0"}, BadArgument, {"name": Option("loss.weight")}),
+        ({"loss.temperature": "-1"}, BadArgument, {"name": Option("loss.temperature")}),
+        ({"data.root": "nowhere"}, FileNotFoundError, {}),
     ],
 )
-def test_nonsense_ends_in_a_line_and_writes_nothing(flat, tmp_path, capsys, changes, told):
+def test_nonsense_ends_in_a_line_and_writes_nothing(flat, tmp_path, capsys, changes, kind, wanted):
     fields = PHOTOS | {"data.root": str(flat)} | changes
+    with pytest.raises(kind) as caught:
+        loop.fit(find("simclr-photos", fields), tmp_path / "run", "cpu")
+    assert wanted.items() <= vars(caught.value).items()
     code, _, said = command(capsys, "train", "simclr-photos", "--out", tmp_path / "run", *words(fields))
-    assert code == 2 and told in said and len(said.strip().splitlines()) == 1, said
+    assert code == 2 and len(said.strip().splitlines()) == 1, said
     assert not (tmp_path / "run").exists()
 
 
 def test_classes_too_small_to_measure_on_are_told(tmp_path):
     root = class_folders(tmp_path / "photos", [3, 3])
-    told = "photos: 6 images of 2 classes cannot be parted: .* at least 5 images, a test/ beside a train/ .*, or a CSV"
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(NoSplit) as caught:
         build_task(schema.Unlabeled(root=str(root)), CPU)
+    assert vars(caught.value).items() >= {"place": str(root), "images": 6, "classes": 2, "needed": 5}.items()
 
 
 def test_two_views_of_images_with_labels_are_refused():
     """Two images of one class in a batch would be four rows of a label."""
     shuffled = find("rendered", {"loss": "NTXent", "batches": "Shuffled", "batches.size": "24", "batches.views": "2"})
-    with pytest.raises(ValueError, match="NTXent needs two images of each class .* --batches.per_class 2, SupCon, or"):
+    with pytest.raises(Incompatible) as caught:
         loop.prepare(shuffled, CPU)
+    assert caught.value.fields == ("loss", "batches", "data") and Option("loss", "SupCon") in caught.value.remedies
 
 
 @pytest.mark.parametrize("settings", [{"weight": 0.0}, {"weight": -1.0}, {"temperature": 0.0}])
@@ -615,7 +633,7 @@ def test_the_loss_itself_refuses_what_is_not_positive(settings):
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_on_a_gpu_a_captured_run_is_the_eager_run(cifar10, tmp_path, monkeypatch):
-    monkeypatch.setattr(loop, "CompiledView", lambda view: view)  # which may round a pixel to its other side
+    monkeypatch.setattr(build, "CompiledView", lambda view: view)  # which may round a pixel to its other side
     for compiled in ("false", "true"):
         loop.fit(tiny(cifar10, loop__compile=compiled, loop__precision="float64"), tmp_path / compiled, "cuda")
     eager, captured = ([line["loss"] for line in lines(tmp_path / run, "train")] for run in ("false", "true"))

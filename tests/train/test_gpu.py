@@ -143,7 +143,7 @@ def test_a_captured_simclr_run_resumes_with_its_radius_and_its_ramp(tmp_path, mo
     recipe = find("simclr-cifar10-sec-ema", changes)  # of two epochs of ten steps
     assert recipe.constraint.radius == "ema" and recipe.constraint.ramp == (0, 1)
     run = loop.prepare(recipe, torch.device("cuda"))
-    assert isinstance(run.update, CapturedStep) and isinstance(run.task.view, CompiledView)
+    assert isinstance(run.captured, CapturedStep) and isinstance(run.task.view, CompiledView)
     loop.fit(recipe, tmp_path / "whole", "cuda")
     with monkeypatch.context() as patch, pytest.raises(Interrupted):
         patch.setattr(loop, "_asked_to_stop", lambda run, caught: run.step == 13)

@@ -5,6 +5,7 @@ import json
 import math
 import os
 import re
+import sys
 import weakref
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +19,7 @@ from PIL import Image
 import ranks
 from isosphere import inference
 from isosphere.data.images import ImageSet
-from isosphere.errors import BadArgument, Diverged, Interrupted, RunExists
+from isosphere.errors import BadArgument, Diverged, Interrupted, MissingExtra, RunExists
 from isosphere.inference import Trained
 from isosphere.losses.norms import balanced_directions
 from isosphere.metrics import recall_at_k
@@ -198,8 +199,8 @@ def test_warnings_name_the_fields_that_the_run_has_and_never_advise_sec(constrai
 def test_an_exam_without_a_metric_leaves_no_hole(tmp_path, capsys):
     recipe, norms = tiny_recipe(), {"norm_mean": 0.335, "norm_variance": 0.01}
     with Journal(tmp_path, recipe, recipe.loop, torch.device("cpu"), None, True) as journal:
-        journal.examined(0, "norm_mean", norms)
-        journal.examined(20, "recall@1", {"recall@1": 0.05, "map@r": 0.02} | norms)
+        journal.measured(0, "norm_mean", norms)
+        journal.measured(20, "recall@1", {"recall@1": 0.05, "map@r": 0.02} | norms)
         assert journal.progress.tasks[0].fields["note"] == "R@1  5.00%"
     said = capsys.readouterr().err
     assert "step      0  norm 0.335 (variance 0.01)" in said
@@ -278,9 +279,10 @@ def test_tensorboard_gets_the_same_numbers(tmp_path):
 
 
 def test_tensorboard_that_is_not_installed_is_said_before_anything_is_written(tmp_path, monkeypatch):
-    monkeypatch.setattr(loop, "find_spec", lambda name: None)
-    with pytest.raises(ValueError, match=r"pip install 'isosphere\[tensorboard\]'"):
+    monkeypatch.setitem(sys.modules, "tensorboard", None)
+    with pytest.raises(MissingExtra) as caught:
         loop.fit(tiny_recipe("rendered", {"loop.tensorboard": "true"}), tmp_path / "run", "cpu")
+    assert (caught.value.package, caught.value.extra) == ("tensorboard", "tensorboard")
     assert not list(tmp_path.iterdir())
 
 

@@ -14,7 +14,16 @@ from isosphere.data.alignment import WHOLE, FaceView
 from isosphere.data.decoding import decode
 from isosphere.data.frames import square
 from isosphere.data.images import open_images
-from isosphere.errors import EmptyClasses, NotFound, OneSplit, Option, SharedClasses
+from isosphere.errors import (
+    BadArgument,
+    EmptyClasses,
+    NotFound,
+    OneSplit,
+    Option,
+    SharedClasses,
+    SingleImages,
+    TooFewClasses,
+)
 from isosphere.paper import find
 from isosphere.recipes import schema
 from isosphere.train.build import build_task
@@ -152,8 +161,9 @@ def test_pairs_of_ones_own_are_cut_as_the_faces_trained_on(people: Path) -> None
             cut = FaceView(fraction=share, rise=0.033 if share < 1 else 0.0)
             wanted = torch.stack([cut(decode(path)) for path in found.images.paths])
             assert torch.equal(found.images.pixels, wanted), f"{pairs}: {found.name}"
-    with pytest.raises(ValueError, match="data.pairs mine:1.5 asks for 1.5 of the shorter side"):
+    with pytest.raises(BadArgument) as caught:
         build_task(replace(data, pairs=("mine:1.5",)), CPU)
+    assert (caught.value.name, caught.value.value) == (Option("data.pairs"), "mine:1.5")
     (people / "pairs" / "mine_pair.txt").rename(people / "pairs" / "lfw_pair.txt")
     lfw = build_task(replace(data, pairs=("lfw",), allow_missing=True, fraction=0.9), CPU).evaluation.pairs[0]
     assert lfw.view == FaceView(), "known sets keep their own share"
@@ -162,8 +172,9 @@ def test_pairs_of_ones_own_are_cut_as_the_faces_trained_on(people: Path) -> None
     (people / "pairs" / "mine.bin").write_bytes(pickle.dumps(held))
     packed = build_task(replace(data, pairs=("mine",)), CPU).evaluation.images.pixels
     assert torch.equal(packed, torch.stack([WHOLE(decode(file)) for file in files])), "packs are cut already"
-    with pytest.raises(ValueError, match="data.pairs mine:0.5: mine is a pack, .*; leave out the share"):
+    with pytest.raises(BadArgument) as caught:
         build_task(replace(data, pairs=("mine:0.5",)), CPU)
+    assert (caught.value.name, caught.value.value) == (Option("data.pairs"), "mine:0.5")
 
 
 def test_photographs_left_out_are_in_a_face_runs_deviation(people: Path) -> None:
@@ -195,8 +206,9 @@ def test_one_class_to_train_or_to_test_on_is_refused(count: int, use: str, tmp_p
         (tmp_path / f"{number}").mkdir()
         for index in range(4):
             Image.new("RGB", (8, 8), (60 * number, 20 * index, 0)).save(tmp_path / f"{number}" / f"{index}.png")
-    with pytest.raises(ValueError, match=f"one class only to {use} on"):
+    with pytest.raises(TooFewClasses) as caught:
         build_task(find("photos", {"data.root": str(tmp_path)}).data, torch.device("cpu"))
+    assert (caught.value.place, caught.value.use, caught.value.found) == (str(tmp_path), use, 1)
 
 
 def test_single_images_of_the_classes_to_test_on_are_refused(tmp_path: Path) -> None:
@@ -204,7 +216,8 @@ def test_single_images_of_the_classes_to_test_on_are_refused(tmp_path: Path) -> 
     for seed, place in enumerate(("0/0", "0/1", "1/0", "1/1", "2/0", "3/0")):
         photograph(tmp_path / f"{place}.png", seed)
     data = schema.Folder(str(tmp_path), size=16, shorter=20)
-    with pytest.raises(ValueError, match="has one image of each of the 2 classes to test on: .* two or more of some"):
+    with pytest.raises(SingleImages) as caught:
         build_task(data, CPU)
+    assert (caught.value.place, caught.value.classes) == (str(tmp_path), 2)
     photograph(tmp_path / "3" / "1.png", 9)
     assert len(build_task(data, CPU).evaluation.images) == 3

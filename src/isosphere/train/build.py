@@ -1,19 +1,26 @@
-"""From a recipe to the parts of a run: task, batches, model, criterion, constraint, optimizer."""
+"""From a recipe to the parts of a run: task, batches, network, criterion, constraint, optimizer."""
 
+import warnings
 from dataclasses import replace
 from pkgutil import resolve_name
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 from isosphere import distributed
-from isosphere.inference import OWN_FILES
+from isosphere.data.packed import PackedSet
+from isosphere.data.two_views import ContrastiveView
+from isosphere.errors import WrongSize
+from isosphere.inference import OWN_FILES, half_precision
 from isosphere.losses import CosineClassifier, ShardedClassifier, norms, sampling
 from isosphere.models.embedder import Embedder
 from isosphere.recipes import losses as options
 from isosphere.recipes import schema
 from isosphere.samplers import ClassBatches, ShuffledBatches
 from isosphere.train import overlap
+from isosphere.train.capture import CompiledView
 from isosphere.train.task import Task, noted
 
 
@@ -31,14 +38,22 @@ def build_task(data: schema.Data, device: torch.device) -> Task:
 def build_batches(recipe: schema.Recipe, labels: Tensor) -> ClassBatches | ShuffledBatches:
     """Which images this rank sees at a step, as a function of (seed, step)."""
     batches, place = recipe.batches, (distributed.rank(), distributed.world())
-    shuffled = isinstance(batches, schema.Shuffled)
-    kind, least = ("images", 1) if shuffled else ("classes", batches.per_class)
-    if batches.size == least and isinstance(recipe.loss, options.PairLoss):
-        told = f"{type(recipe.loss).__name__} compares {kind}, and a batch of {batches.size} would be of one"
-        raise ValueError(f"{told}: use --batches.size {2 * least} or more")
-    if shuffled:
+    if isinstance(batches, schema.Shuffled):
         return ShuffledBatches(len(labels), batches.size, recipe.seed, batches.views, *place)
     return ClassBatches(labels, batches.size, batches.per_class, recipe.seed, *place)
+
+
+def in_steps(loop: schema.Loop, batches: ClassBatches | ShuffledBatches) -> schema.Loop:
+    """Durations as steps, now that the number of images is known."""
+    each = batches.per_epoch if loop.unit == "epochs" else 1
+    return replace(
+        loop,
+        unit="steps",
+        steps=loop.steps * each,
+        eval_every=loop.eval_every * each,
+        save_every=loop.save_every * each,
+        snapshot_every=loop.snapshot_every * each,
+    )
 
 
 @torch.no_grad()
@@ -48,9 +63,48 @@ def check_size(model: Embedder, recipe: schema.Recipe) -> None:
     try:
         model.eval()(torch.zeros(2, 3, size, size, dtype=torch.uint8))
     except (RuntimeError, AssertionError, ValueError) as error:
-        reason = " ".join(str(error).split())
-        raise ValueError(f"{recipe.model.backbone} cannot take images of {size} x {size} pixels: {reason}") from error
+        raise WrongSize(recipe.model.backbone, size, " ".join(str(error).split())) from error
     model.train()
+
+
+def build_network(recipe: schema.Recipe, model: Embedder) -> nn.Module:
+    """The model as it is trained: shared by the ranks, and compiled if the recipe asks for that."""
+    network: nn.Module = distributed.synchronize_batch_norm(model)
+    if distributed.world() > 1:
+        with warnings.catch_warnings():  # newer torch has another word for it, which older ones do not know
+            warnings.simplefilter("ignore", FutureWarning)
+            network = DistributedDataParallel(network, broadcast_buffers=False)
+    return torch.compile(network) if recipe.loop.compile else network
+
+
+def same_network(one: schema.Recipe, other: schema.Recipe, device: torch.device) -> bool:
+    """Whether two runs on one device have the same compiled network."""
+
+    def made_for(recipe: schema.Recipe) -> tuple[Any, ...]:
+        double, half = recipe.loop.precision == "float64", half_precision(recipe.loop, device)
+        return recipe.loop.compile, recipe.model, recipe.data.size, double, half
+
+    return one.loop.compile and made_for(one) == made_for(other)
+
+
+def is_captured(recipe: schema.Recipe, device: torch.device) -> bool:
+    """Whether a whole step is one CUDA graph.
+
+    Joining the rows of drawn classes reads from the device, which a captured step must not.
+    """
+    return recipe.loop.compile and device.type == "cuda" and distributed.world() == 1 and recipe.classes.rate == 1
+
+
+def for_capture(task: Task) -> Task:
+    """A task whose images and view suit a captured step: crops fused, SimCLR's view compiled.
+
+    Images of files are viewed in worker processes, as they are.
+    """
+    if isinstance(task.images, PackedSet) and task.images.device.type == "cuda":
+        task.images.fuse_crops()
+    if isinstance(task.view, ContrastiveView) and task.images.device is not None:
+        return replace(task, view=CompiledView(task.view))
+    return task
 
 
 def build_criterion(recipe: schema.Recipe, classes: int, products: torch.dtype | None = None) -> nn.Module:

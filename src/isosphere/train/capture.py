@@ -14,14 +14,16 @@ class CompiledView:
     """A view of images in memory, whose hundreds of small kernels are compiled into a few."""
 
     def __init__(self, view: Callable[[Tensor, Tensor], Tensor]):
-        self.draws, self.look = view.draws, torch.compile(view.__call__)
+        self.draws, self.seen = view.draws, torch.compile(view.__call__)
 
     def __call__(self, images: Tensor, numbers: Tensor) -> Tensor:
-        return self.look(images, numbers)
+        return self.seen(images, numbers)
 
 
 class CapturedStep:
     """Replays `update(run, images, labels, progress)`, captured once for fixed shapes; results live till the next call.
+
+    The run is given at each call, since one that were kept here would make a cycle and outlive its training.
 
     `modules` and `optimizer` are what the update changes: the steps that warm it up are undone in place, and
     random numbers begin again, so that dropout is the same in a run that was resumed.

@@ -13,7 +13,7 @@ from isosphere.data.frames import Source, framed, square
 from isosphere.data.images import Images, ImageSet, existing, open_images
 from isosphere.data.pairs import SETS, Pairs, read_pairs
 from isosphere.data.text_lists import lines
-from isosphere.errors import BadArgument, OneKindOfPairs, SinglePhotographs, TooFewClasses
+from isosphere.errors import BadArgument, OneKindOfPairs, Option, SinglePhotographs, TooFewClasses
 from isosphere.inference import ImageEmbedder, parse_place, progress_bar
 from isosphere.metrics.distractors import distractors_ahead
 from isosphere.metrics.faces import (
@@ -173,7 +173,7 @@ def count(people: ImageSet, pairs: list[Pairs], probes: list[Source], others: li
 def open_people(data: schema.Faces) -> ImageSet:
     """Who is trained on, not framed yet."""
     if not data.root:
-        raise BadArgument("data.root", "", "a folder of people's folders, or a .rec next to its .idx")
+        raise BadArgument(Option("data.root"), "", "a folder of people's folders, or a .rec next to its .idx")
     exclude = [name for _, name in lines(data.exclude)] if data.exclude else []
     people = faces.identities(existing(data.root), exclude, data.min_images)
     if len(people.classes) < 2:
@@ -185,12 +185,12 @@ def open_tests(data: schema.Faces) -> tuple[list[Pairs], list[Source], list[Sour
     """Pairs, probes (one set or none) and the sets of distractors, not framed yet."""
     if not data.pairs_root:
         kinds = "lfw/, cfp/, lfw.bin, or a list of your own, mine_pair.txt"
-        raise BadArgument("data.pairs_root", "", f"the folder of the verification sets ({kinds})")
+        raise BadArgument(Option("data.pairs_root"), "", f"the folder of the verification sets ({kinds})")
     if not data.pairs:
-        raise BadArgument("data.pairs", (), f"one or more of {', '.join(SETS)}")
+        raise BadArgument(Option("data.pairs"), (), f"one or more of {', '.join(SETS)}")
     if bool(data.probes) != bool(data.distractors):
         lacking = "distractors" if data.probes else "probes"
-        raise BadArgument(f"data.{lacking}", "", "given too: who is to be identified, and among whom")
+        raise BadArgument(Option(f"data.{lacking}"), "", "given too: who is to be identified, and among whom")
     existing(data.pairs_root)
     pairs = [_folded(_pairs(place, data)) for place in data.pairs]
     probes = [_source(data.probes, "probes")] if data.probes else []
@@ -237,7 +237,7 @@ def _pairs(place: str, data: schema.Faces) -> Pairs:
     found = read_pairs(name, data.pairs_root, data.allow_missing)
     if found.images.paths is None:
         if view is not None:
-            raise BadArgument("data.pairs", place, f"{name} without a share: a pack's faces are cut already")
+            raise BadArgument(Option("data.pairs"), place, f"{name} without a share: a pack's faces are cut already")
         return found
     return replace(found, view=view or (found.view if name in SETS else square(data.fraction)))
 

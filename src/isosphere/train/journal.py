@@ -6,7 +6,6 @@ import platform
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from isosphere.metrics.registry import metric
 from isosphere.monitor import recorded, turn_figures
 from isosphere.recipes import options, schema
 from isosphere.train.evaluation import Evaluation
+from isosphere.train.task import Task
 
 THUMBNAILS = 2**25  # bytes of test images in memory that are kept for galleries
 WRITTEN = (
@@ -151,8 +151,8 @@ class Journal:
         elif images.pixels is not None and images.pixels.numel() <= THUMBNAILS:
             np.savez_compressed(self.folder / "test_thumbnails.npz", pixels=images.pixels.cpu().numpy())
 
-    def examined(self, step: int, headline: str, found: dict[str, float]) -> None:
-        """Tell an evaluation in a line, and its headline beside the bar."""
+    def measured(self, step: int, headline: str, found: dict[str, float]) -> None:
+        """Show an evaluation in a line, and its headline next to the bar."""
         names = [headline, *(name for name in ("map@r",) if name in found)]
         told = [f"{metric(name).heading} {found[name]:6.2%}" for name in names if metric(name).unit == "%"]
         self.advance(step, *told[:1])
@@ -169,18 +169,9 @@ class Journal:
         lines = (self.folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines() if self.active else ()
         return [entry for entry in map(json.loads, lines) if entry["kind"] == kind]
 
-    def result(
-        self,
-        last: dict[str, float],
-        seconds: float,
-        headline: str,
-        tested: str,
-        sizes: dict[str, int],
-        notes: Sequence[str] = (),
-        counts: dict[str, int] | None = None,
-    ) -> dict[str, Any]:
+    def result(self, last: dict[str, float], seconds: float, task: Task, tested: str) -> dict[str, Any]:
         """Write and return result.json: the last evaluation, the best (picked on test: an oracle), and the run."""
-        best = max(self.entries("test"), key=lambda entry: entry[headline])
+        best = max(self.entries("test"), key=lambda entry: entry[task.evaluation.headline])
         untrained = [{k: v for k, v in line.items() if k != "kind"} for line in self.entries("untrained")]
         result = {
             "recipe": options.to_dict(self.recipe),
@@ -188,10 +179,10 @@ class Journal:
             "oracle": best,
             **({"untrained": untrained[0]} if untrained else {}),  # the backbone's features
             "tested": tested,  # what the images are to the model
-            "images": sizes,
+            "images": task.sizes,
             "seconds": round(seconds, 2),
-            "notes": list(notes),  # how a copy differs from the original, what is left out
-            **({"counts": counts} if counts else {}),  # of one's own people, to train and to test on
+            "notes": list(task.notes),  # how a copy differs from the original, what is left out
+            **({"counts": task.counts} if task.counts else {}),  # of one's own people, to train and to test on
             **self.environment,
         }
         write_json(self.folder / "result.json", result)

@@ -1,43 +1,34 @@
-"""The one training loop: three tasks, one process or many, broken off and resumed."""
+"""The one training loop, top to bottom: `fit`, `prepare`, `train`. One process or many, broken off and resumed."""
 
 import json
 import os
 import signal
 import sys
 import time
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
+from torch import Tensor
 
 from isosphere import distributed, runs
 from isosphere.data.feed import Batch, loader
-from isosphere.data.packed import PackedSet
-from isosphere.data.two_views import ContrastiveView
-from isosphere.errors import Interrupted, RunExists
+from isosphere.errors import Interrupted, RunExists, need
 from isosphere.inference import ImageEmbedder, build_model, half_precision, workers
 from isosphere.models.first_head import start_as_pca
 from isosphere.monitor import Episodes, proxy_power, recorded
-from isosphere.recipes import schema
-from isosphere.recipes.losses import MarginLoss, NTXent, PairLoss
-from isosphere.samplers import ClassBatches, ShuffledBatches
+from isosphere.recipes import compatible, schema
 from isosphere.sphere import directions, norms
 from isosphere.train import build, state
-from isosphere.train.capture import CapturedStep, CompiledView
+from isosphere.train.capture import CapturedStep
 from isosphere.train.evaluation import evaluate, norm_statistics
 from isosphere.train.folder import held
 from isosphere.train.journal import Journal
 from isosphere.train.overlap import kind_of
 from isosphere.train.step import Run, train_step, update
 from isosphere.train.stopping import advice, signals, stop_diverged
-from isosphere.train.task import Task
 
 PCA_IMAGES = 10_000  # training images whose features a first head is made of
 
@@ -50,10 +41,10 @@ def fit(recipe: schema.Recipe, folder: str | Path, device: str = "auto", resume:
 
 
 def _fit(recipe: schema.Recipe, folder: Path, device: torch.device, resume: bool) -> dict[str, Any]:
-    finished = folder / "result.json"
-    if not resume and (folder / "recipe.json").is_file():
+    finished = folder / runs.RESULT
+    if not resume and (folder / runs.RECIPE).is_file():
         raise RunExists(folder)
-    begun = (folder / "recipe.json").is_file() and not finished.is_file()
+    begun = (folder / runs.RECIPE).is_file() and not finished.is_file()
     if resume and begun and not (folder / runs.CHECKPOINT).is_file():
         print(f"isosphere: {folder} was stopped before its first checkpoint and begins again", file=sys.stderr)
         resume = False
@@ -69,36 +60,59 @@ def _fit(recipe: schema.Recipe, folder: Path, device: torch.device, resume: bool
     return train(run, folder, resume)
 
 
+def prepare(recipe: schema.Recipe, device: torch.device, before: Run | None = None) -> Run:
+    """Build everything from the recipe; a seed gives the same first weights and batches whatever the constraint.
+
+    A run `before` in the same process lends its data, and its compiled network if this one's would be the same.
+    """
+    compatible.check(recipe)
+    if recipe.loop.tensorboard:
+        need("tensorboard", "tensorboard", "loop.tensorboard")
+    if recipe.loop.deterministic:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # which cuBLAS asks for, before it is first used
+    task = before.task if before and before.recipe.data == recipe.data else build.build_task(recipe.data, device)
+    batches = build.build_batches(recipe, task.images.labels)
+
+    # ---- the first weights, by the seed
+    torch.manual_seed(recipe.seed)
+    model = build_model(recipe.model, recipe.data.size)
+    build.check_size(model, recipe)
+    criterion = build.build_criterion(recipe, len(task.images.classes), half_precision(recipe.loop, device))
+    constraint = build.build_constraint(recipe.constraint)
+
+    # ---- on the device
+    for part in (model, criterion, constraint):
+        part.to(device, torch.float64 if recipe.loop.precision == "float64" else None)
+    if device.type == "cuda":
+        model.to(memory_format=torch.channels_last)
+    if before and before.device == device and build.same_network(before.recipe, recipe, device):
+        before.model.load_state_dict(model.state_dict())
+        model, network = before.model, before.network
+    else:
+        network = build.build_network(recipe, model)
+    captured = build.is_captured(recipe, device)
+    optimizer = build.build_optimizer(recipe, model, criterion, captured)
+    loop, bad_step = build.in_steps(recipe.loop, batches), torch.tensor(-1, device=device)
+    run = Run(recipe, device, loop, task, batches, model, network, criterion, constraint, optimizer, bad_step)
+    if captured:
+        run.task = build.for_capture(task)
+        run.captured = CapturedStep(update, [model, criterion, constraint], optimizer)
+    return run
+
+
 def train(run: Run, folder: Path, resume: bool = False) -> dict[str, Any]:
     """Train a prepared run to its end; one that does not resume takes the place of what its folder holds."""
-    recipe = run.recipe
-    journal = Journal(folder, recipe, run.loop, run.device, run.step if resume else None, distributed.rank() == 0)
-    with journal, _repeatable(recipe.loop.deterministic), signals() as run.caught:
-        journal.say(_sizes(run))
+    task, resumed_at = run.task, run.step if resume else None
+    journal = Journal(folder, run.recipe, run.loop, run.device, resumed_at, distributed.rank() == 0)
+    with journal, _repeatable(run.recipe.loop.deterministic), signals() as run.caught:
+        journal.say(task.in_words(run.batches))
         last = _train(run, journal)
         journal.advance(run.step)
-        seconds = run.seconds + time.monotonic() - run.started
-        task = run.task
-        classes, images, kind = task.images.classes, len(task.images), kind_of(recipe.data)
-        relation = task.evaluation.relation(classes, images, kind, compared=True)
-        told = (task.evaluation.headline, relation, task.sizes, task.notes, task.counts)
-        return journal.result(last, seconds, *told) if journal.active else {}
-
-
-def _sizes(run: Run) -> str:
-    """What is trained and what measured, in words: a folder that was read otherwise than meant shows here."""
-    sizes = run.task.sizes
-    parts = [
-        f"{sizes[f'{part}_images']:,} images"
-        + (f" of {sizes[f'{part}_classes']:,} classes" if f"{part}_classes" in sizes else "")
-        for part in ("train", "test")
-    ]
-    told = f"trains on {parts[0]}, is measured on {parts[1]}"
-    if isinstance(run.batches, ClassBatches):
-        members, least = run.batches.members, run.batches.per_class
-        if small := sum(len(its) < least for its in members):
-            told += f"; {small:,} of {len(members):,} classes have fewer than per_class {least}, which repeat"
-    return told
+        if not journal.active:
+            return {}
+        classes, kind = task.images.classes, kind_of(run.recipe.data)
+        relation = task.evaluation.relation(classes, len(task.images), kind, compared=True)
+        return journal.result(last, run.seconds + time.monotonic() - run.started, task, relation)
 
 
 @contextmanager
@@ -113,106 +127,19 @@ def _repeatable(wanted: bool) -> Iterator[None]:
         torch.use_deterministic_algorithms(before[0], warn_only=before[1])
 
 
-def prepare(recipe: schema.Recipe, device: torch.device, before: Run | None = None) -> Run:
-    """Build everything from the recipe; a seed gives the same first weights and batches whatever the constraint.
-
-    A run `before` in the same process lends its data, and its compiled network if this one's would be the same.
-    """
-    if recipe.loop.tensorboard and find_spec("tensorboard") is None:
-        raise ValueError("loop.tensorboard needs TensorBoard: pip install 'isosphere[tensorboard]'")
-    alike = recipe.batches.views if isinstance(recipe.batches, schema.Shuffled) else recipe.batches.per_class
-    if isinstance(recipe.loss, NTXent) and alike != 2:
-        raise ValueError("NTXent needs --batches.per_class 2, or --batches.views 2; for any other number use SupCon")
-    if recipe.classes != schema.Classes() and not isinstance(recipe.loss, MarginLoss):
-        raise ValueError("classes are sharded and drawn for NormFace, SphereFace, CosFace and ArcFace alone")
-    if recipe.classes.rate < 1 and not isinstance(recipe.optimizer, schema.SGD):
-        raise ValueError("classes.rate below 1 needs --optimizer SGD: only it leaves classes alone that were not drawn")
-    if recipe.model.freeze_bn and recipe.model.weights is None:
-        raise ValueError("freeze_bn needs trained statistics to keep: name a weight file with --model.weights")
-    if recipe.loop.deterministic:
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # which cuBLAS asks for, before it is first used
-    task = before.task if before and before.recipe.data == recipe.data else build.build_task(recipe.data, device)
-    if task.unlabeled and (alike < 2 or not isinstance(recipe.batches, schema.Shuffled)):
-        raise ValueError("images without labels need several views of each: --batches Shuffled --batches.views 2")
-    if task.unlabeled and not isinstance(recipe.loss, PairLoss):
-        raise ValueError(f"{type(recipe.loss).__name__} needs classes: images without labels take NTXent")
-    if isinstance(recipe.loss, NTXent) and isinstance(recipe.batches, schema.Shuffled) and not task.unlabeled:
-        told = "--batches Batches --batches.per_class 2, SupCon, or images without labels (--data Unlabeled)"
-        raise ValueError(f"NTXent needs two images of each class in a batch, which Shuffled does not give: use {told}")
-    batches = build.build_batches(recipe, task.images.labels)
-    torch.manual_seed(recipe.seed)
-    model = build_model(recipe.model, recipe.data.size)
-    build.check_size(model, recipe)
-    products = half_precision(recipe.loop, device)
-    criterion = build.build_criterion(recipe, len(task.images.classes), products)
-    constraint = build.build_constraint(recipe.constraint)
-    for part in (model, criterion, constraint):
-        part.to(device, torch.float64 if recipe.loop.precision == "float64" else None)
-    if device.type == "cuda":
-        model.to(memory_format=torch.channels_last)
-    network: nn.Module = distributed.synchronize_batch_norm(model)
-    if distributed.world() > 1:
-        with warnings.catch_warnings():  # newer torch has another word for it, which older ones do not know
-            warnings.simplefilter("ignore", FutureWarning)
-            network = DistributedDataParallel(network, broadcast_buffers=False)
-    if recipe.loop.compile and before and _compiled(before.recipe, before.device) == _compiled(recipe, device):
-        before.model.load_state_dict(model.state_dict())
-        model, network = before.model, before.network
-    elif recipe.loop.compile:
-        network = torch.compile(network)
-    # Joining the rows of drawn classes reads from the device, which a captured step must not.
-    captured = recipe.loop.compile and device.type == "cuda" and distributed.world() == 1 and recipe.classes.rate == 1
-    optimizer = build.build_optimizer(recipe, model, criterion, captured)
-    bad_step, loop = torch.tensor(-1, device=device), in_steps(recipe.loop, batches)
-    run = Run(recipe, device, loop, task, batches, model, network, criterion, constraint, optimizer, bad_step)
-    run.update = update
-    if captured:
-        if isinstance(task.images, PackedSet) and task.images.device.type == "cuda":
-            task.images.fuse_crops()
-        run.task = with_compiled_view(task)
-        run.update = CapturedStep(update, [model, criterion, constraint], optimizer)
-    return run
-
-
-def _compiled(recipe: schema.Recipe, device: torch.device) -> tuple[Any, ...]:
-    """All that a compiled network is made for."""
-    double, half = recipe.loop.precision == "float64", half_precision(recipe.loop, device)
-    return recipe.loop.compile, recipe.model, recipe.data.size, device, double, half
-
-
-def with_compiled_view(task: Task) -> Task:
-    """SimCLR's view compiled where images are in memory; files are viewed in worker processes, as they are."""
-    if isinstance(task.view, ContrastiveView) and task.images.device is not None:
-        return replace(task, view=CompiledView(task.view))
-    return task
-
-
-def in_steps(loop: schema.Loop, batches: ClassBatches | ShuffledBatches) -> schema.Loop:
-    """Durations as steps, now that the number of images is known."""
-    if loop.unit == "steps":
-        return loop
-    if not isinstance(batches, ShuffledBatches):
-        raise ValueError("loop.unit epochs needs batches that go through all images: --batches Shuffled")
-    names = ("steps", "eval_every", "save_every", "snapshot_every")
-    return replace(loop, unit="steps", **{name: getattr(loop, name) * batches.per_epoch for name in names})
-
-
-# ---------------------------------------------------------------- the loop
+# ---------------------------------------------------------------- the steps
 
 
 def _train(run: Run, journal: Journal) -> dict[str, float]:
+    """The steps that are left, with all that comes between them; returns the last metrics."""
     loop = run.loop
     kept = loop.save_every or run.step  # one that was taken up has a checkpoint, which must not stay behind
     if run.step == 0:
-        _start(run)
-        journal.untrained(run.task.evaluation.untrained(embedder(run)))
-        _evaluate(run, journal)
-        if loop.snapshot_every:
-            _snapshot(run, journal)
+        _begin(run, journal)
     run.network.train()
-    if run.step == loop.steps:  # a finished run whose last exam or result was lost
-        examined = any(line["step"] == run.step for line in journal.entries("test"))
-        return _evaluate(run, journal, final=True, write=not examined)
+    if run.step == loop.steps:  # a finished run whose last evaluation or result was lost
+        measured = any(line["step"] == run.step for line in journal.entries("test"))
+        return _evaluate(run, journal, final=True, write=not measured)
     last: dict[str, float] = {}
     episodes = Episodes(proxy_power(run.optimizer), constrained=False)  # the radial share is the criterion's alone
     for line in journal.entries("train"):  # of before a resume, so that alarms go on as they would have
@@ -220,49 +147,62 @@ def _train(run: Run, journal: Journal) -> dict[str, float]:
     for batch in training_feed(run):
         found = train_step(run, batch.images, batch.labels)
         run.step += 1
-        # Reading a value waits for a GPU, so there it is done only where something is written.
-        logged = run.step == 1 or run.step % loop.log_every == 0  # the first: alarms measure by it
-        if logged or run.device.type == "cpu":
-            _stop_if_not_finite(run, found)
-        if logged:
-            values = recorded(dict(zip(found, torch.stack([*found.values()]).tolist(), strict=True)))
-            journal.write(run.step, "train", values | {"lr": float(run.optimizer.param_groups[0]["lr"])})
-            for name, words in episodes.fresh(values, advice(run, run.step)).items():
-                journal.alarm(run.step, name, words)
-            journal.advance(run.step)
-        if loop.snapshot_every and run.step % loop.snapshot_every == 0:
-            _snapshot(run, journal)
         final = run.step == loop.steps
-        if final and kept:  # before the last exam, the longest: should it fail, the run can be taken up
+        _log(run, journal, episodes, found)
+        if _due(loop.snapshot_every, run.step):
+            _snapshot(run, journal)
+        if final and kept:  # before the last evaluation, the longest: should it fail, the run can be taken up
             _save(run, journal, found)
-        if run.step % loop.eval_every == 0 or final:
+        if final or _due(loop.eval_every, run.step):
             last = _evaluate(run, journal, final)
         if final:
             break
         stopping = _asked_to_stop(run, run.caught)
-        if stopping or (loop.save_every and run.step % loop.save_every == 0):
+        if stopping or _due(loop.save_every, run.step):
             _save(run, journal, found)
         if stopping:
             raise Interrupted(run.step, loop.steps, journal.folder, run.caught[0] if run.caught else signal.SIGTERM)
     return last
 
 
-def _start(run: Run) -> None:
-    """What is done to the first weights, after the random start that the seed gives."""
+def _begin(run: Run, journal: Journal) -> None:
+    """What is done to the first weights after the random start that the seed gives, and what they measure."""
     if run.recipe.model.head_start == "pca":
         images = run.task.images
         some = images.subset(torch.linspace(0, len(images) - 1, min(len(images), PCA_IMAGES)).long())
         start_as_pca(run.model.head, embedder(run)(some, run.task.evaluation.view, run.model.features))
     run.constraint.start(run.model)
+    journal.untrained(run.task.evaluation.untrained(embedder(run)))
+    _evaluate(run, journal)
+    if run.loop.snapshot_every:
+        _snapshot(run, journal)
 
 
 def training_feed(run: Run) -> Iterator[Batch]:
     """This rank's part of every global batch that is left to train on, in order."""
     todo, pin = range(run.step, run.loop.steps), run.device.type == "cuda"
-    feed = loader(
-        run.task.images, run.batches, run.task.view, todo, workers(run.loop), run.recipe.seed, pin
-    )
+    feed = loader(run.task.images, run.batches, run.task.view, todo, workers(run.loop), run.recipe.seed, pin)
     return (batch._replace(labels=batch.indices) for batch in feed) if run.task.unlabeled else feed
+
+
+def _due(every: int, step: int) -> bool:
+    return every > 0 and step % every == 0
+
+
+def _log(run: Run, journal: Journal, episodes: Episodes, found: dict[str, Tensor]) -> None:
+    """Write a line where one is due; reading a value waits for a GPU, so there it is done nowhere else."""
+    logged = run.step == 1 or _due(run.loop.log_every, run.step)  # the first: alarms measure by it
+    if logged or run.device.type == "cpu":
+        _stop_if_not_finite(run, found)
+    if logged:
+        values = recorded(dict(zip(found, torch.stack([*found.values()]).tolist(), strict=True)))
+        journal.write(run.step, "train", values | {"lr": float(run.optimizer.param_groups[0]["lr"])})
+        for name, words in episodes.fresh(values, advice(run, run.step)).items():
+            journal.alarm(run.step, name, words)
+        journal.advance(run.step)
+
+
+# ---------------------------------------------------------------- measuring
 
 
 def embedder(run: Run) -> ImageEmbedder:
@@ -282,7 +222,7 @@ def _evaluate(run: Run, journal: Journal, final: bool = False, write: bool = Tru
         journal.embeddings(embeddings, evaluation)
     if write:
         journal.write(run.step, "test", found)
-    journal.examined(run.step, evaluation.headline, found)
+    journal.measured(run.step, evaluation.headline, found)
     return found
 
 

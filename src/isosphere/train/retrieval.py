@@ -14,7 +14,7 @@ from isosphere.data.packed import PackedSet
 from isosphere.data.packing import pack
 from isosphere.data.readable import readable_images
 from isosphere.data.transforms import ShiftView, TrainView, View
-from isosphere.errors import BadArgument, OneSplit, SingleImages, TooFewClasses
+from isosphere.errors import BadArgument, OneSplit, Option, SingleImages, TooFewClasses
 from isosphere.inference import ImageEmbedder, evaluation_view
 from isosphere.metrics import clustering_metrics, retrieval_metrics
 from isosphere.recipes import schema
@@ -109,7 +109,8 @@ def benchmark_task(data: schema.Benchmark, device: torch.device) -> Task:
     if data.held_out:
         is_query, kept = None, len(train.classes) - data.held_out
         if kept < 1:
-            raise BadArgument("data.held_out", data.held_out, f"below {len(train.classes)}, the training classes")
+            expected = f"below {len(train.classes)}, the training classes"
+            raise BadArgument(Option("data.held_out"), data.held_out, expected)
         train, test = train.of_classes(range(kept)), train.of_classes(range(kept, len(train.classes)))
     train_view = TrainView(data.size, data.shorter, data.scale, flip=data.flip)
     evaluation = Retrieval(test, evaluation_view(data), is_query, RECALLS[data.name])

@@ -2,7 +2,6 @@
 
 import contextlib
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
@@ -17,6 +16,7 @@ from isosphere.monitor import FIGURES, norm_figures, norm_record, proxy_power
 from isosphere.recipes import schema
 from isosphere.samplers import ClassBatches, ShuffledBatches
 from isosphere.sphere import norms
+from isosphere.train.capture import CapturedStep
 from isosphere.train.evaluation import norm_statistics
 from isosphere.train.schedules import lr_factor
 from isosphere.train.stopping import stop_diverged
@@ -42,7 +42,7 @@ class Run:
     seconds: float = 0.0  # spent before the last resume
     started: float = field(default_factory=time.monotonic)
     caught: list[int] = field(default_factory=list)  # signals that asked it to stop, perhaps when it was at its end
-    update: Callable[..., dict[str, Tensor]] | None = None  # given the run at each call: a cycle would outlive it
+    captured: CapturedStep | None = None  # the whole step as one CUDA graph
 
 
 def train_step(run: Run, images: Tensor, labels: Tensor) -> dict[str, Tensor]:
@@ -55,7 +55,8 @@ def train_step(run: Run, images: Tensor, labels: Tensor) -> dict[str, Tensor]:
         else:
             group["lr"] = group["first_lr"] * factor
     images, labels = (part.to(run.device, non_blocking=True) for part in (images, labels))
-    found = run.update(run, images, labels, progress)
+    work = update if run.captured is None else run.captured
+    found = work(run, images, labels, progress)
     first_bad = (run.bad_step < 0) & ~found["loss"].isfinite()
     run.bad_step = torch.where(first_bad, run.step + 1, run.bad_step)
     return found

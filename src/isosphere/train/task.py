@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from isosphere.data.images import Images
 from isosphere.data.transforms import View
+from isosphere.samplers import ClassBatches, ShuffledBatches
 from isosphere.train.evaluation import Evaluation
 
 
@@ -27,6 +28,21 @@ class Task:
         if self.evaluation.classes is not None:
             found["test_classes"] = self.evaluation.classes
         return found
+
+    def in_words(self, batches: ClassBatches | ShuffledBatches) -> str:
+        """What is trained and what measured: a folder that was read other than meant shows here."""
+        sizes = self.sizes
+        parts = [
+            f"{sizes[f'{part}_images']:,} images"
+            + (f" of {sizes[f'{part}_classes']:,} classes" if f"{part}_classes" in sizes else "")
+            for part in ("train", "test")
+        ]
+        words = f"trains on {parts[0]}, is measured on {parts[1]}"
+        if isinstance(batches, ClassBatches):
+            least, members = batches.per_class, batches.members
+            if small := sum(len(its) < least for its in members):
+                words += f"; {small:,} of {len(members):,} classes have fewer than per_class {least}, which repeat"
+        return words
 
 
 def noted(*notes: str) -> tuple[str, ...]:

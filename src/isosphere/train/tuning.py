@@ -73,7 +73,8 @@ class Runner:
                 return
         now = self.counts[data]
         if now != result["counts"]:
-            raise OtherData(place, {name: (count, now[name]) for name, count in result["counts"].items()})
+            then = result["counts"]
+            raise OtherData(place, {name: (then[name], now[name]) for name in then if then[name] != now[name]})
 
 
 def run_many(recipes: Mapping[Path, schema.Recipe], device: str = "auto") -> dict[Path, Result]:

@@ -1,0 +1,70 @@
+"""Which fields of a recipe go together: asked before anything is opened, by whoever trains."""
+
+from collections.abc import Iterator
+
+from isosphere.errors import Incompatible, Option
+from isosphere.recipes.losses import MarginLoss, NTXent, PairLoss
+from isosphere.recipes.schema import SGD, Cifar, Classes, Recipe, Shuffled, Unlabeled
+
+WITHOUT_LABELS = Cifar | Unlabeled
+"""Data whose labels measure at most: an image is its own class, of which a batch has several views."""
+
+
+def check(recipe: Recipe) -> None:
+    """Refuse a recipe whose fields do not go together."""
+    for error in conflicts(recipe):
+        raise error
+
+
+def conflicts(recipe: Recipe) -> Iterator[Incompatible]:
+    """Every group of fields that do not go together, with what would."""
+    yield from _of_labels(recipe)
+    yield from _of_batches(recipe)
+    if recipe.classes != Classes() and not isinstance(recipe.loss, MarginLoss):
+        reason = "class weights are sharded and drawn for losses with a margin alone"
+        yield Incompatible(("classes", "loss"), reason, (Option("loss", "ArcFace"), Option("loss", "CosFace")))
+    if recipe.classes.rate < 1 and not isinstance(recipe.optimizer, SGD):
+        reason = "a classes.rate below 1 needs SGD, which leaves classes alone that were not drawn"
+        remedies = (Option("optimizer", "SGD"), Option("classes.rate", 1.0))
+        yield Incompatible(("classes.rate", "optimizer"), reason, remedies)
+    if recipe.model.freeze_bn and recipe.model.weights is None:
+        remedies = (Option("model.weights"), Option("model.freeze_bn", False))
+        reason = "a network that starts from scratch has no statistics to keep"
+        yield Incompatible(("model.freeze_bn", "model.weights"), reason, remedies)
+    if recipe.model.head_start == "pca" and recipe.model.head not in ("bn_fc", "fc"):
+        remedies = (Option("model.head", "bn_fc"), Option("model.head_start", "random"))
+        yield Incompatible(("model.head", "model.head_start"), "only bn_fc and fc can start as PCA", remedies)
+    if recipe.loop.unit == "epochs" and not isinstance(recipe.batches, Shuffled):
+        remedies = (Option("batches", "Shuffled"), Option("loop.unit", "steps"))
+        yield Incompatible(("loop.unit", "batches"), "epochs need batches that go through all images", remedies)
+
+
+def _of_batches(recipe: Recipe) -> Iterator[Incompatible]:
+    """A loss that compares images needs something to compare in each batch."""
+    loss, batches = recipe.loss, recipe.batches
+    name, shuffled = type(loss).__name__, isinstance(batches, Shuffled)
+    field, alike = ("batches.views", batches.views) if shuffled else ("batches.per_class", batches.per_class)
+    if isinstance(loss, NTXent) and alike != 2:
+        reason = f"NTXent compares an image with one other of its kind, and a batch has {alike}"
+        yield Incompatible(("loss", field), reason, (Option(field, 2), Option("loss", "SupCon")))
+    kind, least = ("image", 1) if shuffled else ("class", batches.per_class)
+    if batches.size == least and isinstance(loss, PairLoss):
+        reason = f"{name} has nothing to compare in a batch of one {kind}"
+        yield Incompatible(("loss", "batches.size"), reason, (Option("batches.size", 2 * least),))
+
+
+def _of_labels(recipe: Recipe) -> Iterator[Incompatible]:
+    """Without labels the views of an image are alike; with them its class is."""
+    loss, batches = recipe.loss, recipe.batches
+    shuffled = isinstance(batches, Shuffled)
+    if isinstance(recipe.data, WITHOUT_LABELS):
+        if not shuffled or batches.views < 2:
+            remedies = (Option("batches", "Shuffled"), Option("batches.views", 2))
+            yield Incompatible(("data", "batches"), "images without labels need several views of each", remedies)
+        if not isinstance(loss, PairLoss):
+            reason = f"{type(loss).__name__} needs classes, which these images have not"
+            yield Incompatible(("data", "loss"), reason, (Option("loss", "NTXent"),))
+    elif isinstance(loss, NTXent) and shuffled:
+        reason = "NTXent needs two images of each class in a batch, which Shuffled does not give"
+        remedies = (Option("batches", "Batches"), Option("loss", "SupCon"), Option("data", "Unlabeled"))
+        yield Incompatible(("loss", "batches", "data"), reason, remedies)

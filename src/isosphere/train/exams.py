@@ -1,5 +1,0 @@
-"""Old names, until everybody has switched."""
-
-from isosphere.train.contrastive import RATES
-
-__all__ = ["RATES"]
