@@ -248,7 +248,7 @@ def test_evaluate_and_embed_repeat_the_run(faces: Path, trained: Path, tmp_path:
     words = ["embed", trained, tmp_path / "cfp.csv", "--out", tmp_path / "f.npy", "--device", "cpu"]
     (tmp_path / "people.csv").write_text("no picture")
     code, _, err = command(capsys, *words)
-    assert code == 2 and "add --data.skip_unreadable true" in err and not (tmp_path / "f.npy").exists(), err
+    assert code == 2 and "--data.skip_unreadable true" in err and not (tmp_path / "f.npy").exists(), err
     with warnings.catch_warnings():
         warnings.simplefilter("default")
         code, _, err = command(capsys, *words, "--data.skip_unreadable", "true")

@@ -5,6 +5,7 @@ import json
 import pytest
 import torch
 
+from isosphere.inference import ImageEmbedder
 from isosphere.train import loop
 from tiny import tiny_recipe
 
@@ -16,7 +17,7 @@ def strictly(text):
 
 def test_an_exam_of_embeddings_that_are_all_zero_is_json(tmp_path, monkeypatch):
     """They have no coefficient of variation."""
-    monkeypatch.setattr(loop, "embedder", lambda run: lambda images, view: torch.zeros(len(images), 16))
+    monkeypatch.setattr(ImageEmbedder, "__call__", lambda its, images, view, forward=None: torch.zeros(len(images), 16))
     loop.fit(tiny_recipe("rendered", {"loop.steps": 1}), tmp_path / "run", "cpu")
     lines = [strictly(line) for line in (tmp_path / "run" / "metrics.jsonl").open()]
     _, last = [line for line in lines if line["kind"] == "test"]
