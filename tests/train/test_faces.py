@@ -228,7 +228,7 @@ def test_evaluate_and_embed_repeat_the_run(faces: Path, trained: Path, tmp_path:
     assert measure_run(run)["last"] == pytest.approx(last)
     code, shown, _ = command(capsys, "evaluate", trained, "--device", "cpu")
     assert code == 0 and "rank 1 of 20" in shown and "CFP-FP" in shown
-    assert f"{100 * last['cfp_ff_auc']:.1f}" in shown and "foretells an error" in shown
+    assert f"{100 * last['cfp_ff_auc']:.1f}" in shown and "AUROC" in shown
     foretold = [last[name] for name in last if name.endswith("_norm_auroc")]
     assert foretold and all(f"{100 * value:.1f}" in shown for value in foretold)
     assert f"{100 * last['cfp_ff']:.1f}" in shown and f"{100 * last['rank1@20']:.1f}" in shown
