@@ -100,15 +100,15 @@ def test_file_names_keep_their_dots():
 
 
 def test_constraints_keep_their_color_and_the_rest_is_told_apart():
-    looks = style.looks(["a", "b"], ["none", "sec"], ["triplet", "triplet"])
-    assert looks == {"a": (style.VERMILION, "-"), "b": (style.BLUE, "-")}
-    looks = style.looks(["a", "b", "c"], ["sec", "sec", "none"], ["triplet", "ms", "ms"])
-    assert looks["a"][0] == looks["b"][0] == style.BLUE and looks["a"][1] != looks["b"][1] == looks["c"][1]
-    looks = style.looks(["a", "b", "b"], ["sec", "sec", "sec"], ["ms", "ms", "ms"])  # two strengths, one with seeds
-    assert looks["a"] != looks["b"] and len(looks) == 2
-    looks = style.looks(["a", "b", "c"], ["sec", "sec", "none"], ["ms", "ms", "ms"])  # two strengths beside a baseline
-    assert looks == {"a": (style.BLUE, "-"), "b": (style.BLUE, "--"), "c": (style.VERMILION, "-")}
-    many = style.looks(list("abcdefghij"), ["sec"] * 10, ["ms"] * 10)
+    styles = style.styles(["a", "b"], ["none", "sec"], ["triplet", "triplet"])
+    assert styles == {"a": (style.VERMILION, "-"), "b": (style.BLUE, "-")}
+    styles = style.styles(["a", "b", "c"], ["sec", "sec", "none"], ["triplet", "ms", "ms"])
+    assert styles["a"][0] == styles["b"][0] == style.BLUE and styles["a"][1] != styles["b"][1] == styles["c"][1]
+    styles = style.styles(["a", "b", "b"], ["sec", "sec", "sec"], ["ms", "ms", "ms"])  # two strengths, one with seeds
+    assert styles["a"] != styles["b"] and len(styles) == 2
+    styles = style.styles(["a", "b", "c"], ["sec", "sec", "none"], ["ms", "ms", "ms"])  # two strengths and a baseline
+    assert styles == {"a": (style.BLUE, "-"), "b": (style.BLUE, "--"), "c": (style.VERMILION, "-")}
+    many = style.styles(list("abcdefghij"), ["sec"] * 10, ["ms"] * 10)
     assert len(set(many.values())) == 10
 
 

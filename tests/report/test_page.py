@@ -91,16 +91,16 @@ def edit_json(path: Path, **changes) -> None:
 
 
 def test_a_chart_needs_two_points_and_lives_with_strange_ones():
-    looks = {"run": ("#0072B2", "-")}
-    assert line_chart("a", {}, looks) == "" == line_chart("a", {"run": [(1, 1.0)]}, looks)
-    assert line_chart("a", {"run": [(1, 0.0), (2, -1.0), (3, 5.0)]}, looks, log=True) == "", "one has a logarithm"
-    drawn = line_chart("a", {"run": [(1, 0.0), (3, 5.0), (4, 5.0)]}, looks, log=True, bands={"run": [(1, 1.0, 2.0)]})
+    styles = {"run": ("#0072B2", "-")}
+    assert line_chart("a", {}, styles) == "" == line_chart("a", {"run": [(1, 1.0)]}, styles)
+    assert line_chart("a", {"run": [(1, 0.0), (2, -1.0), (3, 5.0)]}, styles, log=True) == "", "one has a logarithm"
+    drawn = line_chart("a", {"run": [(1, 0.0), (3, 5.0), (4, 5.0)]}, styles, log=True, bands={"run": [(1, 1.0, 2.0)]})
     assert "nan" not in drawn and charts(drawn) == {"a, log axis": "a by step: run ends at 5"}
-    tiny = line_chart("a", {"run": [(step, 1e-15 * step) for step in (2, 3, 4)]}, looks, log=True)
+    tiny = line_chart("a", {"run": [(step, 1e-15 * step) for step in (2, 3, 4)]}, styles, log=True)
     assert "run ends at 4e-15" in tiny  # as the radial share of an angular loss
-    long = line_chart("a", {"run": [(step, float(step % 7)) for step in range(100_000)]}, looks)
+    long = line_chart("a", {"run": [(step, float(step % 7)) for step in range(100_000)]}, styles)
     assert max(path.count("L ") for path in re.findall(r' d="(.*?)"', long, re.DOTALL)) <= POINTS
-    assert density_chart("a", "norm", {}, looks) == ""
+    assert density_chart("a", "norm", {}, styles) == ""
 
 
 def test_a_panel_is_svg_that_a_page_can_hold():

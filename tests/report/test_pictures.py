@@ -8,7 +8,8 @@ import pytest
 from PIL import Image
 
 from isosphere.errors import BadArgument, DamagedFile, MissingPart
-from isosphere.report import feature_maps, gallery, retrievals
+from isosphere.paper import feature_maps
+from isosphere.report import gallery, retrievals
 from isosphere.report.records import embedded, read_folders
 from isosphere.runs import Embedded, locate
 
@@ -90,7 +91,7 @@ def test_queries_with_a_gallery_of_their_own_search_that_alone(make_run, tmp_pat
     asked = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            gallery, "_show", lambda panel, picture, told, *look: asked.append((told[:5], int(picture[0, 0, 0])))
+            gallery, "_show", lambda panel, picture, told, *options: asked.append((told[:5], int(picture[0, 0, 0])))
         )
         gallery.gallery([run], tmp_path / "g", images=pictures)
     queries = {number for told, number in asked if told == "query"}

@@ -1,4 +1,4 @@
-"""The paper's own figures: two sketches, ablations beside its numbers, and the trials by which methods are tuned."""
+"""The paper's own figures: sketches, feature maps, ablations with its numbers, trials of how methods are tuned."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,6 +22,9 @@ FIGURES = {
         "how far an update turns an embedding, by its norm (Fig. 2); needs no run", "isosphere.paper.sketches:turn"
     ),
     "sec-sketch": Figure("what SEC adds to an update (Fig. 3); needs no run", "isosphere.paper.sketches:sec"),
+    "feature-maps": Figure(
+        "the six strongest channels of the last layer (Fig. 8)", "isosphere.paper.feature_maps:feature_maps"
+    ),
     "ablation": Figure("metrics against eta or rho (Tables 2, 8, 9)", "isosphere.paper.figures:ablation"),
     "trials": Figure(
         "what the trials scored on held-out training classes or images", "isosphere.paper.figures:trials"
@@ -85,13 +88,13 @@ def ablation(runs: list[Path], out: Path, metrics: Sequence[str] = ("recall@1", 
             ordered = {places.index(x): values for x, values in its.items()}
             means_and_seeds(panel, ordered, style.METHOD_COLORS.get(method, style.BLACK), "-", name)
             for values in points((one for one in records if _method(one) == "none"), metric, strength).values():
-                look = {"color": style.METHOD_COLORS["none"], "linestyle": "--", "label": labels.method_label("none")}
-                panel.axhline(np.mean(values), **look)
+                color, label = style.METHOD_COLORS["none"], labels.method_label("none")
+                panel.axhline(np.mean(values), color=color, linestyle="--", label=label)
             if theirs:
-                look = {"color": style.GRAY, "markerfacecolor": "none", "label": "the paper's, BN-Inception"}
-                panel.plot([places.index(x) for x in theirs], list(theirs.values()), ":o", **look)
-                look = {"color": style.GRAY, "linestyle": ":", "linewidth": 1}
-                panel.axhline(level, label="the paper's without constraint", **look)
+                options = {"color": style.GRAY, "markerfacecolor": "none", "label": "the paper's, BN-Inception"}
+                panel.plot([places.index(x) for x in theirs], list(theirs.values()), ":o", **options)
+                options = {"color": style.GRAY, "linestyle": ":", "linewidth": 1}
+                panel.axhline(level, label="the paper's without constraint", **options)
             panel.set_xticks(range(len(places)), [f"{place:g}" for place in places])
             panel.set_xlim(-0.4, len(places) - 0.6)
             panel.set_xlabel(f"{what} of {name}")

@@ -1,8 +1,8 @@
 """Cosines of positive and negative pairs of test images and their difference over all triplets (Fig. 5b-d).
 
-All pairs and all triplets count, none is sampled, and neither N x N cosines nor a triplet is ever held. The share of
-violated triplets is exact. The difference is a convolution: each anchor's positives and negatives are counted in cells
-of 0.001, and the Fourier transforms of these counts are multiplied and added up, so a difference is right to 0.001.
+All pairs and all triplets count, none is sampled. Neither N x N cosines nor a triplet is ever held. The share of
+violated triplets is exact. The difference is a convolution. Each anchor's positives and negatives are counted in cells
+of 0.001. The Fourier transforms of these counts are multiplied and added up, so a difference is right to 0.001.
 """
 
 from dataclasses import dataclass
@@ -77,7 +77,7 @@ def cosines(runs: list[Path], out: Path) -> list[Path]:
     recipes = [run.values for run in folders]
     found = [pair_cosines(embedded(run).embeddings, embedded(run).labels) for run in folders]
     names = words.labels(recipes, [run.name for run in folders])
-    looks = style.looks_of(names, recipes)
+    styles = style.styles_of(names, recipes)
     title = f"Cosines of pairs of test images\n{words.about(recipes)}"
     rows, columns = style.rows_of(len(runs) + 1, 3)
     with style.sheet(out, title, rows, columns, size=(4.4, 3.4)) as (_, panels):
@@ -87,16 +87,17 @@ def cosines(runs: list[Path], out: Path) -> list[Path]:
                 (its.negatives, style.PURPLE, "--", "negative"),
             )
             for counts, color, line, kind in kinds:
-                told = f"{kind}: mean {_mean(counts, EDGES):.3f}"
-                style.distribution(panel, _density(counts, EDGES), EDGES, color, line, told)
+                legend = f"{kind}: mean {_mean(counts, EDGES):.3f}"
+                style.distribution(panel, _density(counts, EDGES), EDGES, color, line, legend)
             panel.set_xlabel("cosine of a pair")
             panel.set_ylabel("density")
             style.legend_above(panel, name)
         last = panels[len(runs)]
         for name, its in zip(names, found, strict=True):
             ties = f", {its.tied:.1%} tied" if its.tied > 5e-4 else ""
-            told = f"{name}: {its.violated:.2%} violated{ties}"
-            style.distribution(last, _density(its.differences, DIFFERENCE_EDGES), DIFFERENCE_EDGES, *looks[name], told)
+            legend = f"{name}: {its.violated:.2%} violated{ties}"
+            density = _density(its.differences, DIFFERENCE_EDGES)
+            style.distribution(last, density, DIFFERENCE_EDGES, *styles[name], legend)
         last.axvline(0, color=style.GRAY, linewidth=1)
         last.set_xlabel("cos θ(a, p) − cos θ(a, n) of a triplet")
         last.set_ylabel("density")

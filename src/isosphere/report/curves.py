@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Points = list[tuple[float, float]]  # step and value
-Look = tuple[str, str]  # color and line
+Style = tuple[str, str]  # color and line
 
 
 def metric_curve(record: Record, metric: str) -> Points:
@@ -50,10 +50,10 @@ def mean_curve(curves: Sequence[Points]) -> Points:
     return [(step, float(np.mean(values))) for step, values in sorted(found.items()) if len(values) == most]
 
 
-def draw_curve(panel: "Axes", points: Points, look: Look, label: str, marker: str = "", width: float = 1.6) -> None:
+def draw_curve(panel: "Axes", points: Points, own: Style, label: str, marker: str = "", width: float = 1.6) -> None:
     """A line over steps."""
     steps, values = zip(*points, strict=True) if points else ((), ())
-    panel.plot(steps, values, color=look[0], linestyle=look[1], marker=marker, linewidth=width, label=label)
+    panel.plot(steps, values, color=own[0], linestyle=own[1], marker=marker, linewidth=width, label=label)
 
 
 # ---------------------------------------------------------------- figures
@@ -68,13 +68,13 @@ def convergence(runs: list[Path], out: Path, metric: str = "") -> list[Path]:
     records = read_all(runs)
     metric = _checked(records, metric)
     records, left_out = _with_all(records, {metric: lambda record: metric_curve(record, metric)})
-    groups, named, looks = _grouped(records)
+    groups, named, styles = _grouped(records)
     recipes, heading = [record["recipe"] for record in records], registry.metric(metric).heading
     title = f"{heading} on {labels.tested(recipes)} during training\n{labels.about(recipes)}{left_out}"
     rows, columns = style.rows_of(len(groups), 3)
     with style.sheet(out, title, rows, columns, size=(5.0, 3.2), sharey="row") as (figure, panels):
         for panel, (place, its) in zip(panels, groups.items(), strict=False):
-            _draw(panel, its, named, looks, lambda record: metric_curve(record, metric), marker="o")
+            _draw(panel, its, named, styles, lambda record: metric_curve(record, metric), marker="o")
             panel.set_title(place)
         for panel in panels[::columns]:
             panel.set_ylabel(registry.metric(metric).label)
@@ -94,14 +94,14 @@ def constraints(runs: list[Path], out: Path, metric: str = "") -> list[Path]:
         "variance of norms in a batch": lambda record: norm_curve(record, "norm_variance"),
     }
     records, left_out = _with_all(records, drawn)
-    groups, named, looks = _grouped(records)
+    groups, named, styles = _grouped(records)
     about = labels.about([record["recipe"] for record in records])
     title = f"Constraints on the norms during training\n{about}{left_out}"
     with style.sheet(out, title, len(groups), 3, size=(4.0, 3.2)) as (figure, panels):
         for row, (place, its) in enumerate(groups.items()):
             line = panels[3 * row : 3 * row + 3]
             for panel, (what, curve) in zip(line, drawn.items(), strict=True):
-                _draw(panel, its, named, looks, curve, "o" if panel is line[0] else "")
+                _draw(panel, its, named, styles, curve, "o" if panel is line[0] else "")
                 panel.set_ylabel(what)
                 panel.set_title(place)
             line[2].set_yscale("log")
@@ -134,8 +134,8 @@ def _with_all(records: Sequence[Record], curves: dict[str, Callable[[Record], Po
     return found, f"; {count} of {len(records)} runs have no course and are left out" if count else ""
 
 
-def _grouped(records: Sequence[Record]) -> tuple[dict[str, list[Record]], dict[int, str], dict[str, Look]]:
-    """Runs by the title of their panel, labels by the id of a run, and the look of each label."""
+def _grouped(records: Sequence[Record]) -> tuple[dict[str, list[Record]], dict[int, str], dict[str, Style]]:
+    """Runs by the title of their panel, labels by the id of a run, and the style of each label."""
     recipes = [record["recipe"] for record in records]
     sets, losses = list(dict.fromkeys(map(labels.dataset, recipes))), list(dict.fromkeys(map(labels.loss, recipes)))
     kinds = [(labels.dataset(recipe), labels.loss(recipe), labels.constraint(recipe)) for recipe in recipes]
@@ -150,20 +150,20 @@ def _grouped(records: Sequence[Record]) -> tuple[dict[str, list[Record]], dict[i
         its.sort(key=lambda record: known_constraints.place(labels.method(record["recipe"])))
         titled.setdefault(", ".join(said + [f"learning rate {rate:g}"] * swept), []).extend(its)
     found = labels.labels(recipes, without=("loss", "data set", "seed", *(["rate"] if swept else [])))
-    looks = style.looks(found, list(map(labels.method, recipes)), [""] * len(recipes))
-    return titled, {id(record): label for record, label in zip(records, found, strict=True)}, looks
+    named = {id(record): label for record, label in zip(records, found, strict=True)}
+    return titled, named, style.styles_of(found, recipes, one_loss=True)
 
 
 def _draw(
     panel: "Axes",
     records: Sequence[Record],
     named: dict[int, str],
-    looks: dict[str, Look],
+    styles: dict[str, Style],
     curve: Callable[[Record], Points],
     marker: str,
 ) -> None:
     many = len(records) > len({named[id(record)] for record in records})  # seeds: thinner
     for record in records:
         label = named[id(record)]
-        draw_curve(panel, curve(record), looks[label], label, marker, 1.0 if many else 1.6)
+        draw_curve(panel, curve(record), styles[label], label, marker, 1.0 if many else 1.6)
     panel.set_xlabel("training step")

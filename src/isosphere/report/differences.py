@@ -138,9 +138,9 @@ def draw_forest(panel: "Axes", its: Difference, cells: Sequence[str]) -> None:
         if seeds:
             panel.plot(np.mean(seeds), row, "|", color=color, markersize=12, markeredgewidth=2, label="mean")
     error = None if its.low is None else [[100 * (its.mean - its.low)], [100 * (its.high - its.mean)]]
-    look = {"fmt": "D", "color": style.BLACK, "markersize": 6, "capsize": 4}
+    options = {"fmt": "D", "color": style.BLACK, "markersize": 6, "capsize": 4}
     label = "mean over cells" + ", 95 % interval" * (its.low is not None)
-    panel.errorbar(100 * its.mean, len(cells), xerr=error, label=label, **look)
+    panel.errorbar(100 * its.mean, len(cells), xerr=error, label=label, **options)
     panel.axhline(len(cells) - 0.5, color=style.GRAY, linewidth=0.6)
     panel.set_yticks(range(len(cells) + 1), [*cells, "pooled"])
     panel.set_ylim(len(cells) + 0.6, -0.6)

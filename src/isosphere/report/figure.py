@@ -59,7 +59,6 @@ FIGURES = {
     "cosines": _ours("cosines of positive and negative pairs, their difference (Fig. 5b-d)", "cosines:cosines"),
     "constraints": _ours("R@1, or --metric, and the norms over steps (Fig. 6)", "curves:constraints"),
     "directions": _ours("the angle that embeddings turned between snapshots (Fig. 7)", "turns:directions"),
-    "feature-maps": _ours("the six strongest channels of the last layer (Fig. 8)", "feature_maps:feature_maps"),
     "gallery": _ours("nearest images of a few queries, right or wrong (Fig. 9)", "gallery:gallery"),
     "map": _ours("directions of test images on their two principal axes", "projection:projection"),
     "rates": _ours("R@1, or --metric, against the learning rate, a line a constraint", "rates:rates"),

@@ -1,4 +1,4 @@
-"""The nearest test images of a few queries, right or wrong, for one run beside another (Fig. 9)."""
+"""The nearest test images of a few queries, right or wrong, for several runs (Fig. 9)."""
 
 import textwrap
 from collections.abc import Sequence
@@ -56,9 +56,9 @@ def gallery(
                 for place in range(count):
                     index, right = int(its.indices[row, place]), labels[its.indices[row, place]] == labels[query]
                     mark = f"{('✓ ' if right else '✗ ') * labeled}{its.cosines[row, place]:.2f}"
-                    look = (style.RIGHT, "-") if right else (style.WRONG, (0, (3, 2)))
-                    look = look if labeled else (style.GRAY, "-")
-                    _show(line[1 + number * count + place], pictures[index], mark, *look)
+                    options = (style.RIGHT, "-") if right else (style.WRONG, (0, (3, 2)))
+                    options = options if labeled else (style.GRAY, "-")
+                    _show(line[1 + number * count + place], pictures[index], mark, *options)
                 if row == 0:
                     middle = line[1 + number * count + (count - 1) // 2]
                     name = style.wrapped(names[number], 1.25 * count)

@@ -41,12 +41,12 @@ def norms(runs: list[Path], out: Path, source: Literal["train", "test"] = "train
         for column, (dataset, numbers) in enumerate(panels_of.items()):
             chosen = [folders[number] for number in numbers]
             labels = words.labels([run.values for run in chosen], [run.name for run in chosen])
-            looks = style.looks_of(labels, [run.values for run in chosen])
+            styles = style.styles_of(labels, [run.values for run in chosen])
             for row, (number, label) in enumerate(zip(numbers, labels, strict=True)):
                 panel, lengths = panels[row * columns + column], values[number]
                 legend = f"{label}: mean {lengths.mean():.3g}, variance {lengths.var():.3g}"
                 density, edges = np.histogram(lengths, BINS, density=True)
-                style.distribution(panel, density, edges, *looks[label], legend)
+                style.distribution(panel, density, edges, *styles[label], legend)
                 panel.set_ylabel("density")
                 panel.set_xlim(0, 1.02 * max(values[other].max() for other in numbers))
                 style.legend_above(panel, f"{dataset}, {len(lengths):,} images" if row == 0 else "")
@@ -57,9 +57,9 @@ def norms(runs: list[Path], out: Path, source: Literal["train", "test"] = "train
 
 
 def draw_densities(
-    panel: "Axes", found: Mapping[str, np.ndarray], looks: Mapping[str, tuple[str, str]], log: bool = False
+    panel: "Axes", found: Mapping[str, np.ndarray], styles: Mapping[str, tuple[str, str]], log: bool = False
 ) -> None:
-    """Densities by name, each in bins of its own, so that a narrow one keeps its shape beside a wide one.
+    """Densities by name, each in bins of its own, so that a narrow one keeps its shape next to a wide one.
 
     If `log`, they are of the logarithm, where values of zero are left out.
     """
@@ -67,5 +67,5 @@ def draw_densities(
         its = np.log(values[values > 0]) if log else values
         if len(its):
             density, edges = np.histogram(its, int(min(40, np.sqrt(len(its)))) + 1, density=True)
-            style.distribution(panel, density, np.exp(edges) if log else edges, *looks[name], name)
+            style.distribution(panel, density, np.exp(edges) if log else edges, *styles[name], name)
     style.plain_axes(panel, log_x=log)

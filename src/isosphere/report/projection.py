@@ -1,7 +1,7 @@
 """A map of the embedding space: directions of test images on their two principal axes.
 
-Principal axes and not t-SNE: they are the same for every seed and need no other package, and distances on them mean
-what they mean on the sphere, as far as two axes can tell.
+Principal axes and not t-SNE: they are the same for every seed and need no other package. Distances on them mean what
+they mean on the sphere, as far as two axes can show it.
 """
 
 from pathlib import Path
@@ -50,9 +50,9 @@ def projection(runs: list[Path], out: Path, classes: int = 6) -> list[Path]:
             # Points are pixels also in the SVG: sixty thousand of them as text would be many megabytes.
             panel.scatter(*points[rest].T, s=3, color="#CCCCCC", linewidths=0, rasterized=True, label="other classes")
             for number, label in enumerate(chosen):
-                look = {"s": 20, "color": style.CYCLE[number], "marker": MARKERS[number], "linewidths": 0}
-                told = shorten(words.class_name(its.classes, int(label)), 40, placeholder=" …")
-                panel.scatter(*points[its.labels == label].T, rasterized=True, label=told, **look)
+                options = {"s": 20, "color": style.CYCLE[number], "marker": MARKERS[number], "linewidths": 0}
+                known_as = shorten(words.class_name(its.classes, int(label)), 40, placeholder=" …")
+                panel.scatter(*points[its.labels == label].T, rasterized=True, label=known_as, **options)
             panel.set_title(style.wrapped(name, 3.6))
             panel.set_xlabel(f"first axis ({shares[0]:.1%} of the variance)")
             panel.set_ylabel(f"second axis ({shares[1]:.1%})")

@@ -42,7 +42,7 @@ def rates(runs: list[Path], out: Path, metric: str = "") -> list[Path]:
     groups = by_loss(records)
     recipes = [record["recipe"] for record in records]
     found = labels.labels(recipes, without=("rate", "seed", "loss", "data set"))
-    looks = style.looks(found, list(map(labels.method, recipes)), [""] * len(recipes))  # a loss has its own panel
+    styles = style.styles_of(found, recipes, one_loss=True)
     named = {id(record): label for record, label in zip(records, found, strict=True)}
     title = f"{registry.metric(metric).heading} against the learning rate\n{labels.about(recipes)}"
     rows, columns = style.rows_of(len(groups), 3)
@@ -51,7 +51,7 @@ def rates(runs: list[Path], out: Path, metric: str = "") -> list[Path]:
             lines: dict[str, list[Record]] = {}
             for record in its:
                 lines.setdefault(named[id(record)], []).append(record)
-            draw_rates(panel, lines, looks, metric)
+            draw_rates(panel, lines, styles, metric)
             panel.set_ylabel(f"{registry.metric(metric).label}: mean (line) and seeds (points)")
             if len(groups) > 1:
                 panel.set_title(name)
@@ -61,12 +61,12 @@ def rates(runs: list[Path], out: Path, metric: str = "") -> list[Path]:
 
 
 def draw_rates(
-    panel: "Axes", lines: dict[str, Sequence[Record]], looks: dict[str, tuple[str, str]], metric: str
+    panel: "Axes", lines: dict[str, Sequence[Record]], styles: dict[str, tuple[str, str]], metric: str
 ) -> None:
     """Lines of runs by learning rate; how many diverged stands in the legend."""
     for label, its in lines.items():
         diverged = sum(not record["last"] for record in its)
-        means_and_seeds(panel, points(its, metric), *looks[label], label + f", {diverged} diverged" * bool(diverged))
+        means_and_seeds(panel, points(its, metric), *styles[label], label + f", {diverged} diverged" * bool(diverged))
     log_ticks(panel, [record_rate(record) for its in lines.values() for record in its], "learning rate of the head")
 
 

@@ -1,4 +1,4 @@
-"""One look for all figures: the colors of Okabe and Ito, legends outside, PNG and SVG that are the same every time."""
+"""One style for all figures: the colors of Okabe and Ito, legends outside, PNG and SVG that are the same every time."""
 
 import textwrap
 import warnings
@@ -39,7 +39,7 @@ STYLE = {
     "grid.linewidth": 0.6,
     "image.interpolation": "nearest",
     "legend.frameon": False,
-    "legend.handlelength": 3.6,  # room for the pattern of a line beside its marker
+    "legend.handlelength": 3.6,  # room for the pattern of a line and its marker
     "lines.linewidth": 1.6,
     "lines.markersize": 4,
     "savefig.dpi": 150,
@@ -134,7 +134,7 @@ def distribution(panel: "Axes", values: Any, edges: Any, color: str, line: str, 
     panel.stairs(values, edges, color=color, linestyle=line, linewidth=1.4, label=label)
 
 
-def looks(labels: Sequence[str], methods: Sequence[str], losses: Sequence[str]) -> dict[str, tuple[str, str]]:
+def styles(labels: Sequence[str], methods: Sequence[str], losses: Sequence[str]) -> dict[str, tuple[str, str]]:
     """Color and line of every label: a constraint's color, and a line by loss, else in order, if that is enough."""
     kinds = {label: (method, loss) for label, method, loss in zip(labels, methods, losses, strict=True)}
     order = list(dict.fromkeys(losses))
@@ -151,9 +151,12 @@ def looks(labels: Sequence[str], methods: Sequence[str], losses: Sequence[str]) 
     }
 
 
-def looks_of(labels: Sequence[str], recipes: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str, str]]:
-    """Color and line of every label, by the constraints and losses of its recipes."""
-    return looks(labels, list(map(words.method, recipes)), list(map(words.loss, recipes)))
+def styles_of(
+    labels: Sequence[str], recipes: Sequence[Mapping[str, Any]], one_loss: bool = False
+) -> dict[str, tuple[str, str]]:
+    """Color and line of every label, by the constraints and losses of its recipes; if `one_loss`, a panel has one."""
+    losses = [""] * len(recipes) if one_loss else list(map(words.loss, recipes))
+    return styles(labels, list(map(words.method, recipes)), losses)
 
 
 def blank(panels: "Sequence[Axes]") -> None:
@@ -162,11 +165,11 @@ def blank(panels: "Sequence[Axes]") -> None:
         panel.set_axis_off()
 
 
-def legend_of(figure: Any, labels: Sequence[str], looks: dict[str, tuple[str, str]]) -> None:
-    """A legend under all panels that tells whose color and line is whose."""
+def legend_of(figure: Any, labels: Sequence[str], styles: dict[str, tuple[str, str]]) -> None:
+    """A legend under all panels of whose color and line is whose."""
     from matplotlib.lines import Line2D
 
-    lines = [Line2D([], [], color=looks[label][0], linestyle=looks[label][1]) for label in labels]
+    lines = [Line2D([], [], color=styles[label][0], linestyle=styles[label][1]) for label in labels]
     _below(figure, lines, list(labels))
 
 

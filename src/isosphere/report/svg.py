@@ -21,7 +21,7 @@ LIGHTER = 0.35  # how far a color goes to white on dark ground
 POINTS = 200  # at most, of a line
 
 
-def panel_svg(draw: Callable[["Axes"], object], told: str, size: tuple[float, float] = SIZE) -> str:
+def panel_svg(draw: Callable[["Axes"], object], words: str, size: tuple[float, float] = SIZE) -> str:
     """A panel that `draw` fills, with words for those who cannot see it; nothing where it draws nothing."""
     with style.our_style():
         figure = style.new_figure(size, layout=None)
@@ -40,7 +40,7 @@ def panel_svg(draw: Callable[["Axes"], object], told: str, size: tuple[float, fl
     mark = hashlib.sha256(drawn.encode()).hexdigest()[:8]  # names are of the whole page
     drawn = re.sub(r"(id=\"|#)([mp][0-9a-f]{10})\b", rf"\g<1>\g<2>{mark}", drawn)
     drawn = re.sub(r"(fill|stroke): (#[0-9a-f]{6})", lambda part: f"{part[1]}: {ink(part[2])}", drawn)
-    return f'<svg {found[1]} role="img" aria-label="{html.escape(told)}">{drawn}</svg>'
+    return f'<svg {found[1]} role="img" aria-label="{html.escape(words)}">{drawn}</svg>'
 
 
 def _fit(figure: Any, panel: "Axes") -> None:
@@ -60,12 +60,12 @@ def ink(color: str) -> str:
     return INKS.get(color, f"light-dark({color}, #{light})")
 
 
-def legend(looks: Mapping[str, tuple[str, str]]) -> str:
+def legend(styles: Mapping[str, tuple[str, str]]) -> str:
     """Names, each after the line that stands for it."""
     items = []
-    for name, (color, line) in looks.items():
-        look = f"stroke: {ink(color)}; stroke-width: 2; stroke-dasharray: {DASHES[line]}"
-        swatch = f'<svg width="30" height="14" aria-hidden="true"><path d="M0 7H30" style="{look}"/></svg>'
+    for name, (color, line) in styles.items():
+        options = f"stroke: {ink(color)}; stroke-width: 2; stroke-dasharray: {DASHES[line]}"
+        swatch = f'<svg width="30" height="14" aria-hidden="true"><path d="M0 7H30" style="{options}"/></svg>'
         items.append(f"<li>{swatch}{html.escape(name)}</li>")
     return f'<ul class="legend">{"".join(items)}</ul>'
 

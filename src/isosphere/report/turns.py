@@ -47,7 +47,7 @@ def directions(runs: list[Path], out: Path) -> list[Path]:
     if not shared:
         raise BadArgument("runs", [run.name for run in folders], "runs with an interval between snapshots in common")
     labels = words.labels(recipes, [run.name for run in folders])
-    looks = style.looks_of(labels, recipes)
+    styles = style.styles_of(labels, recipes)
     count = len(next(iter(found[0].values())))
     title = f"Angle that {count:,} training embeddings turned\n{words.about(recipes)}"
     if any(end != begin for (_, end), (begin, _) in pairwise(shared)):
@@ -59,11 +59,11 @@ def directions(runs: list[Path], out: Path) -> list[Path]:
                 angles = its[interval]
                 density, edges = np.histogram(angles, BINS, density=True)
                 legend = f"variance {angles.var():.3g} deg², mean {angles.mean():.3g}°"
-                style.distribution(panel, density, edges, *looks[label], legend)
+                style.distribution(panel, density, edges, *styles[label], legend)
             panel.set_xlim(left=0)
             panel.set_xlabel("angle turned (degrees)")
             panel.set_ylabel("density")
             style.legend_above(panel, f"step {interval[0]:,} → {interval[1]:,}")
         style.blank(panels[len(shared) :])
-        style.legend_of(figure, labels, looks)
+        style.legend_of(figure, labels, styles)
     return style.files(out)

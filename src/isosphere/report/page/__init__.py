@@ -28,16 +28,16 @@ def write_page(sources: Sequence[Path], out: Path) -> Path:
     files.writable(out)
     runs, tables = read_sources([Path(source) for source in sources])
     names = [run.name for run in runs] + [results.name for results in tables]
-    looks = style.looks_of([run.name for run in runs], [run.values for run in runs])
+    styles = style.styles_of([run.name for run in runs], [run.values for run in runs])
     sections: list[str] = []
     shown: list[dict] = []
     if runs:
-        gallery, shown = gallery_section(runs, looks)
+        gallery, shown = gallery_section(runs, styles)
         measured = [warnings_section(runs), metrics_section(runs)]
-        charts = [make(runs, looks) for make in (curves_section, norms_section, directions_section)]
+        charts = [make(runs, styles) for make in (curves_section, norms_section, directions_section)]
         sections = [*measured, *charts, gallery, recipes_section(runs)]
     methods = list(dict.fromkeys(record["method"] for its in tables for record in (*its.runs, *its.trials)))
-    of_methods = style.looks(methods, methods, [""] * len(methods))
+    of_methods = style.styles(methods, methods, [""] * len(methods))
     sections += [results_section(results, f"table{number}", of_methods) for number, results in enumerate(tables)]
     more = len(names) - NAMES
     script = (HERE / "page.js").read_text(encoding="utf-8")

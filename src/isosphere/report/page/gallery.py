@@ -20,10 +20,10 @@ SAMPLE, WORST = 120, 80  # queries at most
 CANDIDATES = 4096  # queries among which the worst errors are looked for
 PIXELS = 80  # longer side of a thumbnail
 BUDGET = 1_500_000  # bytes of all thumbnails, before base64 makes them a third larger
-Looks = Mapping[str, tuple[str, str]]
+Styles = Mapping[str, tuple[str, str]]
 
 
-def gallery_section(runs: Sequence[RunFolder], looks: Looks) -> tuple[str, list[dict[str, Any]]]:
+def gallery_section(runs: Sequence[RunFolder], styles: Styles) -> tuple[str, list[dict[str, Any]]]:
     """A gallery for every group of runs that share a test set, and what the page's script shows in each."""
     groups: dict[bytes, list[RunFolder]] = {}
     for run in runs:
@@ -32,7 +32,7 @@ def gallery_section(runs: Sequence[RunFolder], looks: Looks) -> tuple[str, list[
             groups.setdefault(test_set, []).append(run)
     parts, shown = [], []
     for members in groups.values():
-        content, sentences = _gallery(members, looks, BUDGET // len(groups))
+        content, sentences = _gallery(members, styles, BUDGET // len(groups))
         if len(groups) > 1:
             parts.append(f"<h3>{text(', '.join(run.name for run in members))}</h3>")
         parts.append(listed(sentences))
@@ -44,7 +44,7 @@ def gallery_section(runs: Sequence[RunFolder], looks: Looks) -> tuple[str, list[
     return section("gallery", "Retrievals", *parts), shown
 
 
-def _gallery(members: Sequence[RunFolder], looks: Looks, budget: int) -> tuple[dict[str, Any], list[str]]:
+def _gallery(members: Sequence[RunFolder], styles: Styles, budget: int) -> tuple[dict[str, Any], list[str]]:
     """What is shown for one test set, and sentences that say what it is, or why there is nothing."""
     pictures, reason = _pictures(members)
     if pictures is None:
@@ -75,7 +75,7 @@ def _gallery(members: Sequence[RunFolder], looks: Looks, budget: int) -> tuple[d
         return {}, ["There is no gallery: the images cannot be read at their paths, seen from the recipe's data.root."]
     rows = [row for row in sample if row in kept] + [row for row in worst if row in kept and row not in sample]
     content = {
-        "runs": [{"name": run.name, "color": ink(looks[run.name][0])} for run in members],
+        "runs": [{"name": run.name, "color": ink(styles[run.name][0])} for run in members],
         "names": {int(held.labels[i]): _class_name(members[0], pictures, i) for i in images},
         "labels": {i: int(held.labels[i]) for i in images},
         "images": images,

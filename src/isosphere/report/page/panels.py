@@ -22,7 +22,7 @@ NORMS = ("norm_mean", "norm_variance", "norm_cv")
 DIRECTIONS = ("lr_proxy_mean", "lr_proxy_cv", "radial_share")  # what training lines have of directions
 LOGARITHMIC = ("norm_mean", "norm_variance", "penalty", "lr_proxy_mean", "radial_share", "turn_variance")
 
-Looks = Mapping[str, tuple[str, str]]
+Styles = Mapping[str, tuple[str, str]]
 Points = Sequence[tuple[float, float]]
 Bands = Mapping[str, Sequence[tuple[float, float, float]]]  # (step, low, high)
 
@@ -30,7 +30,7 @@ Bands = Mapping[str, Sequence[tuple[float, float, float]]]  # (step, low, high)
 def line_chart(
     title: str,
     lines: Mapping[str, Points],
-    looks: Looks,
+    styles: Styles,
     log: bool = False,
     bands: Bands | None = None,
     level: float | None = None,
@@ -45,41 +45,41 @@ def line_chart(
     def draw(panel: "Axes") -> None:
         for name, band in (bands or {}).items():
             if band and name in kept:
-                panel.fill_between(*zip(*thinned(band), strict=True), color=looks[name][0], alpha=0.16, linewidth=0)
+                panel.fill_between(*zip(*thinned(band), strict=True), color=styles[name][0], alpha=0.16, linewidth=0)
         for name, points in kept.items():
-            color, line = looks[name]
+            color, line = styles[name]
             panel.plot(*zip(*thinned(points), strict=True), color=color, linestyle=line)
         if level is not None:
             panel.axhline(level, color=style.GRAY, linewidth=1)
         style.plain_axes(panel, log)
         panel.set_xlabel(x_name)
 
-    told = "; ".join(f"{name} ends at {number(points[-1][1])}" for name, points in kept.items())
-    return titled(title + ", log axis" * log, panel_svg(draw, f"{title} by {x_name}: {told}"))
+    words = "; ".join(f"{name} ends at {number(points[-1][1])}" for name, points in kept.items())
+    return titled(title + ", log axis" * log, panel_svg(draw, f"{title} by {x_name}: {words}"))
 
 
-def density_chart(title: str, x_name: str, found: Mapping[str, np.ndarray], looks: Looks, log: bool = False) -> str:
+def density_chart(title: str, x_name: str, found: Mapping[str, np.ndarray], styles: Styles, log: bool = False) -> str:
     """Densities of values, with their medians in words; nothing of no values."""
     if not found:
         return ""
 
     def draw(panel: "Axes") -> None:
-        draw_densities(panel, found, looks, log)
+        draw_densities(panel, found, styles, log)
         panel.set_xlabel(x_name)
         panel.set_ylabel("density")
 
-    told = "; ".join(f"{name} has the median {number(float(np.median(its)))}" for name, its in found.items())
-    return titled(title, panel_svg(draw, f"{title}: {told}"))
+    words = "; ".join(f"{name} has the median {number(float(np.median(its)))}" for name, its in found.items())
+    return titled(title, panel_svg(draw, f"{title}: {words}"))
 
 
-def course(runs: Sequence[RunFolder], looks: Looks, kind: str, name: str, title: str = "") -> str:
+def course(runs: Sequence[RunFolder], styles: Styles, kind: str, name: str, title: str = "") -> str:
     """A recorded number of all runs over steps."""
     metric = registry.metric(name)
     scale = 100 if kind == "test" else 1
     lines = {run.name: [(step, scale * value) for step, value in run.course(kind, name)] for run in runs}
     bands = {run.name: _extremes(run) for run in runs} if name == "norm_mean" else None
     title = title or (f"{metric.heading} in test, %" if kind == "test" else metric.heading)
-    return line_chart(title, lines, looks, name in LOGARITHMIC, bands)
+    return line_chart(title, lines, styles, name in LOGARITHMIC, bands)
 
 
 def _extremes(run: RunFolder) -> list[tuple[float, float, float]]:
@@ -88,10 +88,10 @@ def _extremes(run: RunFolder) -> list[tuple[float, float, float]]:
     return [(line["step"], line["norm_min"], line["norm_max"]) for line in lines if line["norm_min"] > 0]
 
 
-def _charted(name: str, title: str, looks: Looks, drawn: Sequence[str], sentence: str = "") -> str:
+def _charted(name: str, title: str, styles: Styles, drawn: Sequence[str], sentence: str = "") -> str:
     if not any(drawn):
         return ""
-    return section(name, title, note(sentence) if sentence else "", legend(looks), charts(*drawn))
+    return section(name, title, note(sentence) if sentence else "", legend(styles), charts(*drawn))
 
 
 def _when(steps: Mapping[str, str]) -> str:
@@ -103,21 +103,21 @@ def _when(steps: Mapping[str, str]) -> str:
 # ---------------------------------------------------------------- the sections
 
 
-def curves_section(runs: Sequence[RunFolder], looks: Looks) -> str:
+def curves_section(runs: Sequence[RunFolder], styles: Styles) -> str:
     """Test metrics and training losses over steps."""
     tests = registry.scores({name for run in runs for line in run.of_kind("test") for name in line})
     shown = [one.key for one in tests if one.key == "recall@1" or not one.key.startswith("recall@")]
-    drawn = [course(runs, looks, "test", name) for name in shown]
+    drawn = [course(runs, styles, "test", name) for name in shown]
     penalized = any(value for run in runs for _, value in run.course("train", "penalty"))
     losses = [name for name in LOSSES if penalized or name not in ("penalty", "metric")]
-    drawn += [course(runs, looks, "train", name) for name in losses]
-    return _charted("curves", "Learning curves", looks, drawn)
+    drawn += [course(runs, styles, "train", name) for name in losses]
+    return _charted("curves", "Learning curves", styles, drawn)
 
 
-def norms_section(runs: Sequence[RunFolder], looks: Looks) -> str:
+def norms_section(runs: Sequence[RunFolder], styles: Styles) -> str:
     """Mean, variance and coefficient of variation over steps, and how norms are distributed at the end."""
     titles = {"norm_mean": "mean norm, and least to greatest"} if any(map(_extremes, runs)) else {}
-    drawn = [course(runs, looks, "train", name, titles.get(name, "")) for name in NORMS]
+    drawn = [course(runs, styles, "train", name, titles.get(name, "")) for name in NORMS]
     with_test = [run for run in runs if run.embedded is not None]
     tested = {run.name: np.linalg.norm(run.embedded.embeddings, axis=1) for run in with_test}
     relative = {name: found / found.mean() for name, found in tested.items() if found.mean() > 0}
@@ -126,9 +126,9 @@ def norms_section(runs: Sequence[RunFolder], looks: Looks) -> str:
     images = " or ".join(dict.fromkeys(map(images_of, with_test)))
     seen = {name: shot.norms for name, shot in shots.items()}
     drawn += [
-        density_chart(f"norms of {images}, log axis", "norm", tested, looks, log=True),
-        density_chart(f"norms of {images} over their mean, log axis", "norm / mean norm", relative, looks, log=True),
-        density_chart(f"norms of training images, last snapshot{when}, log axis", "norm", seen, looks, log=True),
+        density_chart(f"norms of {images}, log axis", "norm", tested, styles, log=True),
+        density_chart(f"norms of {images} over their mean, log axis", "norm / mean norm", relative, styles, log=True),
+        density_chart(f"norms of training images, last snapshot{when}, log axis", "norm", seen, styles, log=True),
     ]
     sentence = (
         "An update turns a short embedding further than a long one (Eq. 6). SEC pulls all norms to their mean. The "
@@ -136,10 +136,10 @@ def norms_section(runs: Sequence[RunFolder], looks: Looks) -> str:
     )
     if tested or seen:
         sentence += " On a logarithmic axis a hump is as wide as that is large, wherever it stands."
-    return _charted("norms", "Norms", looks, drawn, sentence)
+    return _charted("norms", "Norms", styles, drawn, sentence)
 
 
-def directions_section(runs: Sequence[RunFolder], looks: Looks) -> str:
+def directions_section(runs: Sequence[RunFolder], styles: Styles) -> str:
     """How far training images turned between snapshots, how that depends on their norms, and what should."""
     turned, bands, variances = {}, {}, {}
     for run in runs:
@@ -154,15 +154,15 @@ def directions_section(runs: Sequence[RunFolder], looks: Looks) -> str:
     when = _when({name: f"step{spans[name]} {shot.step}" for name, shot in shots.items()})
     last = {name: shot.angles for name, shot in shots.items()}
     drawn = [
-        line_chart("turn since the last snapshot, degrees: median, 10 to 90 %", turned, looks, bands=bands),
-        line_chart("variance of the turns, degrees²", variances, looks, log=True),
-        line_chart("slope of log turn by log norm", slopes, looks, level=0.0),
-        density_chart(f"turns until the last snapshot{when}", "turn, degrees", last, looks),
-        *[course(runs, looks, "train", name) for name in DIRECTIONS],
+        line_chart("turn since the last snapshot, degrees: median, 10 to 90 %", turned, styles, bands=bands),
+        line_chart("variance of the turns, degrees²", variances, styles, log=True),
+        line_chart("slope of log turn by log norm", slopes, styles, level=0.0),
+        density_chart(f"turns until the last snapshot{when}", "turn, degrees", last, styles),
+        *[course(runs, styles, "train", name) for name in DIRECTIONS],
     ]
     sentence = (
         "A slope of 0 says that long and short embeddings turn alike. By the paper's proxy it would be -2 for SGD and "
         "-1 for Adam, but real optimizers move weights, not embeddings. An angular loss has no radial gradient but for "
         "rounding (Proposition 1). A run of ours shows that of its loss without the penalty, a monitor's that of all."
     )
-    return _charted("directions", "Directions", looks, drawn, sentence)
+    return _charted("directions", "Directions", styles, drawn, sentence)

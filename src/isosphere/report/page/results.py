@@ -21,7 +21,7 @@ from isosphere.report.differences import (
 from isosphere.report.page.comparisons import method_changes
 from isosphere.report.page.markup import charts, folded, listed, note, number, section, table, titled
 from isosphere.report.page.measured import NORMS, explained, shown_metrics
-from isosphere.report.page.panels import LOGARITHMIC, Looks, line_chart
+from isosphere.report.page.panels import LOGARITHMIC, Styles, line_chart
 from isosphere.report.rates import draw_rates, record_rate
 from isosphere.report.svg import legend, panel_svg
 from isosphere.report.tables import DETAILS, by_method, spread, tested_on, values_of
@@ -31,13 +31,13 @@ Groups = Mapping[tuple[str, str], Sequence[Record]]  # by cell and method
 RATES = ("seed", "optimizer.lr", "optimizer.backbone_lr", "optimizer.class_lr")  # in which runs of one line differ
 
 
-def results_section(results: Results, place: str, looks: Looks) -> str:
+def results_section(results: Results, place: str, styles: Styles) -> str:
     """Everything about one file, its methods in the colors that they have in every file."""
     parts = [listed(results.problems)]
     if results.runs:
         methods = in_order(results.runs)
         groups = by_method(sorted(results.runs, key=lambda one: (_natural(one["cell"]), methods.index(one["method"]))))
-        its = {labels.method_label(method): looks[method] for method in methods}
+        its = {labels.method_label(method): styles[method] for method in methods}
         parts += [listed(method_changes(results.runs, methods)), over_seeds(groups), legend(its)]
         parts += [charts(rates_chart(results.runs, its), *forests(results.runs)), differences_table(results.runs)]
         parts += [curves(groups, its), directions(groups, its), _recipes(groups)]
@@ -91,7 +91,7 @@ def headline(records: Sequence[Record]) -> Metric | None:
 # ---------------------------------------------------------------- charts
 
 
-def rates_chart(records: Sequence[Record], looks: Looks) -> str:
+def rates_chart(records: Sequence[Record], styles: Styles) -> str:
     """The headline by learning rate, a line a method, where its runs differ in nothing else."""
     metric = headline(records)
     lines: dict[str, list[Record]] = {}
@@ -100,16 +100,16 @@ def rates_chart(records: Sequence[Record], looks: Looks) -> str:
     for its in lines.values():
         if len({tuple(labels.learned(record["recipe"], *RATES).items()) for record in its}) > 1:
             return ""
-    return _rates_chart(metric, lines, looks)
+    return _rates_chart(metric, lines, styles)
 
 
-def _rates_chart(metric: Metric | None, lines: Mapping[str, Sequence[Record]], looks: Looks) -> str:
+def _rates_chart(metric: Metric | None, lines: Mapping[str, Sequence[Record]], styles: Styles) -> str:
     rates = {record_rate(record) for its in lines.values() for record in its if record["last"]}
     if metric is None or len(rates) < 2:
         return ""
     title = f"{metric.heading}, %, by learning rate: mean (line) and seeds (points)"
-    told = "; ".join(f"{name} has at most {spread([_best(metric, its)])}" for name, its in lines.items())
-    return titled(title, panel_svg(lambda panel: draw_rates(panel, lines, looks, metric.key), f"{title}: {told}"))
+    words = "; ".join(f"{name} has at most {spread([_best(metric, its)])}" for name, its in lines.items())
+    return titled(title, panel_svg(lambda panel: draw_rates(panel, lines, styles, metric.key), f"{title}: {words}"))
 
 
 def _best(metric: Metric, records: Sequence[Record]) -> float:
@@ -134,32 +134,32 @@ def forests(records: Sequence[Record]) -> list[str]:
     return drawn
 
 
-def curves(groups: Groups, looks: Looks) -> str:
+def curves(groups: Groups, styles: Styles) -> str:
     """Per cell the course of what was measured on the way, loss and norms, averaged over the seeds of a method."""
     tests = [test for found in groups.values() for record in found for test in record.get("tests") or ()]
     on_the_way = registry.headline({name for test in tests for name in test}, training=True)
     wanted = {f"{registry.metric(on_the_way).heading} in test, %": (metric_curve, on_the_way)} if on_the_way else {}
     for name in ("loss", "norm_mean", "norm_variance", "norm_cv"):
         wanted[registry.metric(name).heading] = (norm_curve, name)
-    return _courses(groups, looks, wanted, "curves of {}, means over seeds")
+    return _courses(groups, styles, wanted, "curves of {}, means over seeds")
 
 
-def directions(groups: Groups, looks: Looks) -> str:
+def directions(groups: Groups, styles: Styles) -> str:
     """Per cell how far training images turned between snapshots, averaged over the seeds that recorded it."""
     names = ("turn_mean", "turn_variance", "turn_slope")
     wanted = {registry.metric(name).label: (turn_curve, name) for name in names}
     title = "directions of {}, means over the seeds that recorded them"
-    return _courses(groups, looks, wanted, title) or note("No directions were recorded.")
+    return _courses(groups, styles, wanted, title) or note("No directions were recorded.")
 
 
-def _courses(groups: Groups, looks: Looks, wanted: Mapping[str, tuple], heading: str) -> str:
+def _courses(groups: Groups, styles: Styles, wanted: Mapping[str, tuple], heading: str) -> str:
     folds = []
     for cell in dict.fromkeys(cell for cell, _ in groups):
         its = {labels.method_label(method): found for (where, method), found in groups.items() if where == cell}
         drawn = []
         for title, (curve, name) in wanted.items():
             lines = {method: mean_curve([curve(record, name) for record in found]) for method, found in its.items()}
-            drawn.append(line_chart(title, lines, looks, name in LOGARITHMIC))
+            drawn.append(line_chart(title, lines, styles, name in LOGARITHMIC))
         folds.append(folded(heading.format(cell), charts(*drawn), unfolded=not any(folds)))
     return "".join(folds)
 
@@ -192,12 +192,12 @@ def trials_part(trials: Sequence[Record], unfolded: bool) -> str:
         its = [trial for trial in trials if trial["cell"] == cell]
         recipes = [trial["recipe"] for trial in its]
         named = labels.labels(recipes, without=("rate", "seed", "loss", "data set"))
-        looks = style.looks(named, list(map(labels.method, recipes)), [""] * len(named))
+        styles = style.styles_of(named, recipes, one_loss=True)
         lines: dict[str, list[Record]] = {}
         for label, trial in zip(named, its, strict=True):
             lines.setdefault(label, []).append(trial)
-        chart = _rates_chart(metric, lines, looks)
-        drawn.append(folded(f"trials of {cell}", legend(looks) + charts(chart) if chart else "", not any(drawn)))
+        chart = _rates_chart(metric, lines, styles)
+        drawn.append(folded(f"trials of {cell}", legend(styles) + charts(chart) if chart else "", not any(drawn)))
     fields = labels.fields_apart([trial["recipe"] for trial in trials])
     fields = {field: values for field, values in fields.items() if field != "claim"}
     metrics, _ = shown_metrics([trial["last"] for trial in trials])

@@ -1,4 +1,4 @@
-"""Where the strongest channels of the last layer look, for a few images and one run beside another (Fig. 8)."""
+"""What the strongest channels of the last layer respond to, for a few images and several runs (Fig. 8)."""
 
 from collections.abc import Sequence
 from pathlib import Path
