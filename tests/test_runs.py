@@ -1,6 +1,7 @@
 """Run folders and files of results: strict reading raises a type, lenient reading notes the problem and goes on."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from isosphere import paper, runs
 from isosphere.errors import DamagedFile, NotARun, NotResults, OtherVersion, UnfinishedRun
 from isosphere.recipes import options
 
+BEFORE = json.loads((Path(__file__).parent / "golden" / "recipes_before_redesign.json").read_text())
 RESULTS = Path(__file__).parents[1] / "results"
 NO_RUNS = ("bench_", "figures_cars196_triplet", "resume_h200")  # what else is measured there
 
@@ -49,16 +51,37 @@ def test_a_run_is_read_whole(folder):
     assert len(run.problems) == 2 and all("norm_variance" in problem for problem in run.problems)
 
 
-def test_old_versions_are_translated(folder):
-    recipe = json.loads((folder / runs.RECIPE).read_text())
-    recipe["optimiser"] = recipe.pop("optimizer")
-    (folder / runs.RECIPE).write_text(json.dumps(recipe))
-    (folder / runs.RESULT).write_text(json.dumps({"recipe": recipe, "last": {}, "deviation": "short"}))
-    (folder / runs.METRICS).write_text('{"step": 1, "kind": "alarm", "alarm": "spread", "text": "x"}\n')
+@pytest.mark.parametrize("name", BEFORE)
+def test_an_old_run_is_read_in_todays_words(tmp_path, name):
+    """What the commit before the redesign wrote, of every kind of constraint and data."""
+    folder, lines = tmp_path / "run", ['{"step": 1, "kind": "alarm", "alarm": "normalised", "text": "x"}']
+    (folder / runs.SNAPSHOTS).mkdir(parents=True)
+    (folder / runs.RECIPE).write_text(json.dumps(BEFORE[name]))
+    (folder / runs.RUN).write_text('{"command": "isosphere train"}')
+    result = {"recipe": BEFORE[name], "last": {"recall@1": 0.5}, "oracle": {}, "deviation": "a copy"}
+    (folder / runs.RESULT).write_text(json.dumps(result))
+    lines += ['{"step": 2, "kind": "test", "recall@1": 0.5}', '{"step": 2, "kind": "turn", "turn_mean": 1.0}']
+    (folder / runs.METRICS).write_text("\n".join(lines) + "\n")
+    np.savez(folder / runs.SNAPSHOTS / "step-0000000.npz", norms=np.ones(4))
+    np.savez(folder / runs.EMBEDDINGS, embeddings=np.eye(2, dtype=np.float16), scale=1.0, labels=np.arange(2))
+    torch.save({"step": 2, "optimiser": {}}, folder / runs.CHECKPOINT)
     run = runs.read(folder, strict=True)
-    assert run.recipe == paper.find("cub200-ms-sec", {"loop.snapshot_every": 10, "seed": 3})
-    assert run.about["notes"] == ["short"] and "optimizer" in run.about["recipe"]
-    assert run.of_kind("warning")[0]["warning"] == "spread"
+    assert run.recipe == replace(paper.ALL[name], claim="") and runs.read_recipe(folder) == run.recipe
+    assert run.about["notes"] == ["a copy"] and run.last == {"recall@1": 0.5} and run.problems == []
+    assert run.of_kind("warning") == [{"step": 1, "kind": "warning", "warning": "normalized", "text": "x"}]
+    assert len(run.of_kind("turn")) == len(run.snapshots) == 1 and run.embedded.classes == []
+    assert runs.bases(folder)[0] == tmp_path, "an older run does not say where it was trained"
+
+    record = result | {"cell": "a-b", "arm": "sec", "tuned_by": "table3_cub200", "norms": [], "tests": [], "turns": []}
+    path = tmp_path / "old.json"
+    path.write_text(json.dumps({"trials": [record], "runs": [record]}))
+    results = runs.read_results(path)
+    assert results.experiment is None and results.runs == results.trials
+    assert (results.runs[0]["method"], results.runs[0]["tuned_by"]) == ("sec", "retrieval_cub200")
+    assert runs.recipe_of(results.runs[0]["recipe"]) == run.recipe
+
+
+def test_old_words_in_parts():
     assert runs.translate_record({"arm": "sec", "deviation": ""}) == {"method": "sec", "notes": []}
     assert runs.translate_checkpoint({"optimiser": 1, "step": 2}) == {"optimizer": 1, "step": 2}
     unlabeled = {"data": {"kind": "Unlabelled"}}
@@ -66,28 +89,31 @@ def test_old_versions_are_translated(folder):
 
 
 @pytest.mark.parametrize(
-    ("file", "content", "error"),
+    ("file", "content", "error", "field"),
     [
-        (runs.RECIPE, None, NotARun),
-        (runs.RECIPE, "[1]", DamagedFile),
-        (runs.RECIPE, '{"data": {"kind": "Nothing"}}', OtherVersion),
-        (runs.METRICS, None, UnfinishedRun),
-        (runs.METRICS, '{"step"\n{"step": 1, "kind": "test"}', DamagedFile),
-        (runs.METRICS, '{"kind": "test"}\n{"step": 1, "kind": "test"}', DamagedFile),
-        (runs.RESULT, "{}", OtherVersion),
-        (runs.RESULT, '{"last": ', DamagedFile),
-        (f"{runs.SNAPSHOTS}/step-0000010.npz", "PK", DamagedFile),
-        (runs.EMBEDDINGS, "PK", DamagedFile),
+        (runs.RECIPE, None, NotARun, None),
+        (runs.RECIPE, "[1]", DamagedFile, ""),
+        (runs.RECIPE, '{"data": {"kind": "Nothing"}}', OtherVersion, "data"),
+        (runs.RECIPE, '{"loop": {"wobble": 1}}', OtherVersion, "loop.wobble"),
+        (runs.RECIPE, '{"optimiser": {"lr": -1}}', OtherVersion, "optimizer.lr"),
+        (runs.METRICS, None, UnfinishedRun, None),
+        (runs.METRICS, '{"step"\n{"step": 1, "kind": "test"}', DamagedFile, "line 1"),
+        (runs.METRICS, '{"step": 1, "kind": "test"}\n{"kind": "test"}\n{}', DamagedFile, "line 2"),
+        (runs.RESULT, "{}", OtherVersion, "last"),
+        (runs.RESULT, '{"last": ', DamagedFile, ""),
+        (f"{runs.SNAPSHOTS}/step-0000010.npz", "PK", DamagedFile, ""),
+        (runs.EMBEDDINGS, "PK", DamagedFile, ""),
     ],
 )
-def test_a_broken_file_is_raised_or_noted(folder, file, content, error):
+def test_a_broken_file_is_raised_or_noted(folder, file, content, error, field):
     path = folder / file
     path.unlink()
     if content is not None:
         path.write_text(content)
     with pytest.raises(error) as caught:
         runs.read(folder, strict=True).embedded  # noqa: B018
-    assert str(folder) in str(caught.value) and "\n" not in str(caught.value)
+    place = caught.value.folder if field is None else caught.value.path
+    assert place == (folder if field is None else path) and (field is None or caught.value.field == field)
     run = runs.read(folder)
     assert (run.embedded is None) == (file == runs.EMBEDDINGS)
     assert any(path.name in problem and "norm_variance" not in problem for problem in run.problems)
@@ -140,10 +166,23 @@ def test_every_file_of_results_loads(path):
 
 def test_results_that_cannot_be_read(tmp_path):
     path, good = tmp_path / "a.json", {"name": "x-seed4", "recipe": {"seed": 4}, "last": {"nmi": 0.5, "f1": None}}
-    path.write_text(json.dumps({"runs": [good, {"cell": "a"}]}))
+    for odd, field in (
+        ({"cell": "a"}, "recipe"),
+        (good | {"recipe": [1]}, "recipe"),
+        (good | {"last": None}, "last"),
+        (good | {"norms": {}}, "norms"),
+        (good | {"name": ""}, "arm"),
+        ("a", ""),
+    ):
+        path.write_text(json.dumps({"runs": [good, odd]}))
+        with pytest.raises(NotResults) as caught:
+            runs.read_results(path)
+        assert (caught.value.path, caught.value.field) == (path, f"runs[1].{field}".rstrip("."))
+    path.write_text(json.dumps({"runs": [], "trials": 3}))
     with pytest.raises(NotResults) as caught:
-        runs.read_results(path)
-    assert caught.value.path == path
+        runs.read_results(path, strict=False)
+    assert caught.value.field == "trials"
+    path.write_text(json.dumps({"runs": [good, {"cell": "a"}]}))
     results = runs.read_results(path, strict=False)
     assert len(results.problems) == 1 and results.trials == []
     (record,) = results.runs

@@ -10,6 +10,7 @@ from isosphere.runs.names import RENAMED as RENAMED_FILES
 RENAMED = {"optimiser": "optimizer"}  # fields of a recipe
 KINDS = {"Unlabelled": "Unlabeled"}  # values of `kind` in a recipe
 RECORDED = {"arm": "method", "deviation": "notes"}  # keys of results and records
+WARNINGS = {"normalised": "normalized"}  # names of a monitor's warnings
 
 
 def recipe_of(values: dict[str, Any]) -> schema.Recipe:
@@ -93,7 +94,8 @@ def translate_line(line: dict[str, Any]) -> dict[str, Any]:
     """A line of metrics.jsonl, or of a NormMonitor, of any version."""
     if line["kind"] != "alarm":
         return line
-    return {"warning" if key == "alarm" else key: value for key, value in line.items()} | {"kind": "warning"}
+    found = {key: value for key, value in line.items() if key != "alarm"} | {"kind": "warning"}
+    return found | {"warning": WARNINGS.get(line["alarm"], line["alarm"])} if "alarm" in line else found
 
 
 def translate_checkpoint(state: dict[str, Any]) -> dict[str, Any]:
