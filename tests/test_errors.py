@@ -2,7 +2,6 @@
 
 import ast
 import pickle
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -33,7 +32,7 @@ def test_errors_come_home_from_worker_processes(name):
     error, _ = HELD[name]
     again = pickle.loads(pickle.dumps(error))
     assert type(again) is type(error) and str(again) == str(error)
-    assert [getattr(again, field.name) for field in fields(again)] == [getattr(error, f.name) for f in fields(error)]
+    assert repr(again) == repr(error)  # fields may hold errors, which equal none but themselves
 
 
 def test_all_types_are_in_errors():

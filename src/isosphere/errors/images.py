@@ -109,7 +109,7 @@ class NoDataSet(InputError, FileNotFoundError):
 class NotAPack(InputError):
     """A file that is no pack of face pairs, as its `part` shows."""
 
-    text: ClassVar[str] = "{path} is not a pack of face pairs: {part}: {found}, not {expected}"
+    text: ClassVar[str] = "{path} is no pack of face pairs: {part} must be {expected}, not {found}"
     path: Any
     part: str
     found: str
