@@ -11,9 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-
-class UnfillableBatch(ValueError):
-    """A batch larger than can be drawn, in words that name the argument `batch=`."""
+from isosphere.errors import BadArgument, Option, UnfillableBatch
 
 
 class ClassBatches:
@@ -36,17 +34,14 @@ class ClassBatches:
         world: int = 1,
     ) -> None:
         if min(batch, per_class) < 1 or batch % per_class:
-            raise ValueError(f"a batch of {batch} cannot be filled with {per_class} images per class; use a multiple")
+            raise BadArgument("batch", batch, f"a multiple of per_class, {per_class}")
         array = _array(labels)
         order = array.argsort(kind="stable")
         _, starts = np.unique(array[order], return_index=True)
         self.members = np.split(order, starts[1:])  # the indices of each class
         most = len(self.members) * per_class
         if most < batch:
-            raise UnfillableBatch(
-                f"a batch of {batch} with {per_class} images per class needs {batch // per_class} classes, "
-                f"but there are {len(self.members)} to train on: use batch={most} or less"
-            )
+            raise UnfillableBatch(batch, batch // per_class, "classes", len(self.members), Option("batch", most))
         self.step, self.length = 0, max(1, len(array) // batch)
         self.batch, self.per_class, self.seed = batch, per_class, seed
         self.first, self.local = _slice(batch, rank, world)
@@ -80,7 +75,7 @@ class ShuffledBatches:
 
     def __init__(self, count: int, batch: int, seed: int, views: int = 1, rank: int = 0, world: int = 1) -> None:
         if not 0 < batch <= count:
-            raise UnfillableBatch(f"a batch of {batch} cannot be drawn from {count} images: use batch={count} or less")
+            raise UnfillableBatch(batch, max(1, batch), "images", count, Option("batch", count))
         self.count, self.batch, self.seed, self.views = count, batch, seed, views
         self.per_epoch = count // batch  # steps in an epoch
         self.first, self.local = (views * part for part in _slice(batch, rank, world))
@@ -119,15 +114,15 @@ def _array(labels: object) -> np.ndarray:
             if array.ndim == 1 and len(array) and array.dtype.kind in "iubUS":
                 return array
             told += f" of shape {array.shape} and {array.dtype}"
-    raise ValueError(f"labels must be a sequence of whole numbers or names, one an image, not {told}")
+    raise BadArgument("labels", told, "a sequence of whole numbers or names, one an image")
 
 
 def _slice(batch: int, rank: int, world: int) -> tuple[int, int]:
     """First position and length of a rank's part of the global batch."""
     if not 0 <= rank < world:
-        raise ValueError(f"rank must be one of 0 to world - 1, not rank={rank} with world={world}")
+        raise BadArgument("rank", rank, f"from 0 to below world, {world}")
     if batch % world:
-        raise ValueError(f"a global batch of {batch} cannot be shared by {world} ranks; use a multiple of {world}")
+        raise BadArgument("batch", batch, f"a multiple of world, {world} ranks that share it")
     return rank * (batch // world), batch // world
 
 

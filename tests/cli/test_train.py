@@ -13,13 +13,19 @@ from isosphere.cli import endings
 from isosphere.errors import (
     BadArgument,
     BadUsage,
+    Incompatible,
     MovedData,
+    NoDataSet,
     NotARun,
+    NotFound,
     Option,
     OtherRecipe,
+    UnfillableBatch,
     UnknownField,
+    UnknownName,
     UnknownOption,
     UnknownRecipe,
+    WrongSize,
 )
 from tiny import FIELDS, PHOTOS
 
@@ -70,25 +76,25 @@ def test_resume_goes_on_from_the_folder_alone_and_a_finished_run_stays_as_it_is(
         ("rendered --resume nowhere", BadUsage, {}),
         ("--resume nowhere --out here", BadUsage, {}),
         ("--resume nowhere", NotARun, {}),
-        ("photos-sec nowhere", FileNotFoundError, {}),
-        ("photos --data.root nowhere", FileNotFoundError, {}),
-        ("photos", ValueError, {}),
-        ("cub200-ms . --model.freeze_bn false", (ValueError, OSError), {}),
-        ("cars196-ms . --model.freeze_bn false", (ValueError, OSError), {}),
-        ("rendered --model.backbone resnet51", ValueError, {}),
-        ("rendered --model.backbone crossvit_9_240", ValueError, {}),
-        ("rendered --model.backbone squeezenet1_0", ValueError, {}),
-        ("rendered --model.weights gone.pth", (ValueError, OSError), {}),
-        ("rendered --model.freeze_bn true", ValueError, {}),
+        ("photos-sec nowhere", NotFound, {"path": "nowhere"}),
+        ("photos --data.root nowhere", NotFound, {"path": "nowhere"}),
+        ("photos", BadArgument, {"name": Option("data.root"), "value": ""}),
+        ("cub200-ms . --model.freeze_bn false", NoDataSet, {"title": "CUB-200-2011"}),
+        ("cars196-ms . --model.freeze_bn false", NoDataSet, {"title": "Cars196"}),
+        ("rendered --model.backbone resnet51", UnknownName, {"name": "resnet51"}),
+        ("rendered --model.backbone crossvit_9_240", WrongSize, {"backbone": "crossvit_9_240", "size": 32}),
+        ("rendered --model.backbone squeezenet1_0", BadArgument, {"value": "squeezenet1_0"}),
+        ("rendered --model.weights gone.pth", NotFound, {}),
+        ("rendered --model.freeze_bn true", Incompatible, {}),
         ("rendered --model.dim 0", BadArgument, {"name": Option("model.dim"), "value": 0}),
-        ("rendered --data.classes 20 --batches.size 120", ValueError, {}),
+        ("rendered --data.classes 20", UnfillableBatch, {"found": 10, "most": Option("batches.size", 40)}),
         ("rendered --data.shift -3", BadArgument, {"name": Option("data.shift"), "value": -3}),
         ("rendered --device tpu", ValueError, {}),
         ("rendered --optimizer.lr -1", BadArgument, {"name": Option("optimizer.lr"), "value": -1.0}),
         ("rendered --optimiser.lr -1", BadArgument, {"name": Option("optimizer.lr"), "value": -1.0}),
         ("rendered --loop.clip 0", BadArgument, {"name": Option("loop.clip"), "value": 0.0}),
         ("rendered --seed -1", BadArgument, {"name": Option("seed"), "value": -1}),
-        ("rendered --loss NTXent", ValueError, {}),
+        ("rendered --loss NTXent", Incompatible, {}),
     ],
 )
 def test_bad_input_is_one_line_and_nothing_is_written(words, kind, fields, tmp_path):
@@ -204,7 +210,7 @@ def test_what_a_loss_warns_of_is_a_line_of_ours_and_a_batch_of_one_class_is_refu
     told = {line for line in done.stderr.splitlines() if "all labels" in line}
     assert len(told) == 1 and told.pop().startswith("isosphere: ")
     refused = refusal(*words, "--batches.size", "3", "--batches.per_class", "3", folder=tmp_path)
-    assert has(refused, ValueError) and "batches.size" in endings.words_of(refused)
+    assert has(refused, Incompatible) and "batches.size" in endings.words_of(refused)
 
 
 def test_an_unreadable_image_is_named_and_skipped_only_on_request(photos, tmp_path):

@@ -6,6 +6,7 @@ import torch
 import torchvision
 from PIL import Image
 
+from isosphere.errors import BadArgument, Option, UnfillableBatch
 from isosphere.samplers import ClassBatches, OrderedBatches, ShuffledBatches
 
 
@@ -60,27 +61,28 @@ def test_class_batches_take_any_sequence_of_labels(tmp_path):
             Image.new("RGB", (4, 4)).save(tmp_path / name / f"{number}.png")
     images = torchvision.datasets.ImageFolder(tmp_path)
     assert {images[index][1] for index in ClassBatches(images.targets, 4, 2, seed=0).indices(0).tolist()} == {0, 1}
-    with pytest.raises(ValueError, match="one an image, not ImageFolder$"):
+    with pytest.raises(BadArgument) as error:
         ClassBatches(images, 4, 2, seed=0)
+    assert (error.value.name, error.value.value) == ("labels", "ImageFolder")
 
 
 @pytest.mark.parametrize(
     "labels, told",
     [
-        ([0.5, 1.5], r"list of shape \(2,\) and float64"),
-        (torch.eye(2, dtype=torch.long), r"Tensor of shape \(2, 2\) and int64"),
+        ([0.5, 1.5], "list of shape (2,) and float64"),
+        (torch.eye(2, dtype=torch.long), "Tensor of shape (2, 2) and int64"),
         ([[0], [1, 2]], "list of unequal parts"),
-        ([None, 1], r"list of shape \(2,\) and object"),
-        ([], r"list of shape \(0,\) and float64"),
-        ("cat", r"str of shape \(\) and <U3"),
+        ([None, 1], "list of shape (2,) and object"),
+        ([], "list of shape (0,) and float64"),
+        ("cat", "str of shape () and <U3"),
         (iter([0, 1]), "list_iterator"),
         (3, "int"),
     ],
 )
 def test_what_are_no_labels_is_refused(labels, told):
-    expected = f"^labels must be a sequence of whole numbers or names, one an image, not {told}$"
-    with pytest.raises(ValueError, match=expected):
+    with pytest.raises(BadArgument) as error:
         ClassBatches(labels, 2, 1, seed=0)
+    assert (error.value.name, error.value.value) == ("labels", told)
 
 
 def test_class_batches_are_classes_times_images():
@@ -142,24 +144,39 @@ def test_ranks_hold_contiguous_slices_of_the_global_batch(world):
             assert torch.equal(whole.indices(4)[rank.first : rank.first + len(local)], local)
 
 
-def test_what_cannot_be_filled_is_refused():
-    labels = torch.arange(10).repeat(4)
-    with pytest.raises(ValueError, match="30 cannot be filled with 4"):
-        ClassBatches(labels, 30, 4, seed=0)
-    with pytest.raises(ValueError, match="0 cannot be filled with 4"):
-        ClassBatches(labels, 0, 4, seed=0)
-    with pytest.raises(ValueError, match="needs 12 classes, but there are 10 to train on: use batch=40 or less$"):
-        ClassBatches(labels, 48, 4, seed=0)
-    with pytest.raises(ValueError, match="global batch of 40 cannot be shared by 3 ranks"):
-        ClassBatches(labels, 40, 4, seed=0, world=3)
-    with pytest.raises(ValueError, match="global batch of 40 cannot be shared by 3 ranks"):
-        ShuffledBatches(100, 40, seed=0, world=3)
-    for rank, world in ((5, 2), (2, 2), (-1, 2), (0, 0)):
-        for make in (lambda **kw: ClassBatches(labels, 40, 4, 0, **kw), lambda **kw: ShuffledBatches(40, 20, 0, **kw)):
-            with pytest.raises(ValueError, match=f"0 to world - 1, not rank={rank} with world={world}$"):
-                make(rank=rank, world=world)
-    with pytest.raises(ValueError, match="50 cannot be drawn from 40 images: use batch=40 or less$"):
-        ShuffledBatches(40, 50, seed=0)
+LABELS = torch.arange(10).repeat(4)
+
+
+@pytest.mark.parametrize(
+    ("make", "arguments", "name"),
+    [
+        (ClassBatches, {"batch": 30, "per_class": 4}, "batch"),
+        (ClassBatches, {"batch": 0, "per_class": 4}, "batch"),
+        (ClassBatches, {"batch": 40, "per_class": 4, "world": 3}, "batch"),
+        (ShuffledBatches, {"batch": 20, "world": 3}, "batch"),
+        *(
+            (make, {"batch": 40, "rank": rank, "world": world} | more, "rank")
+            for rank, world in ((5, 2), (2, 2), (-1, 2), (0, 0))
+            for make, more in ((ClassBatches, {"per_class": 4}), (ShuffledBatches, {}))
+        ),
+    ],
+)
+def test_what_cannot_be_shared_out_is_refused(make, arguments, name):
+    data = LABELS if make is ClassBatches else 40
+    with pytest.raises(BadArgument) as error:
+        make(data, seed=0, **arguments)
+    assert (error.value.name, error.value.value) == (name, arguments[name])
+
+
+def test_what_cannot_be_filled_is_refused_with_the_most_that_can():
+    for make, needed, found in (
+        (lambda: ClassBatches(LABELS, 48, 4, seed=0), 12, 10),
+        (lambda: ShuffledBatches(40, 50, seed=0), 50, 40),
+    ):
+        with pytest.raises(UnfillableBatch) as error:
+            make()
+        assert (error.value.needed, error.value.found) == (needed, found)
+        assert error.value.most == Option("batch", 40)
 
 
 def test_an_epoch_sees_every_image_once_and_epochs_differ():

@@ -82,6 +82,18 @@ class UnknownRecipe(InputError):
 
 
 @dataclass(eq=False)
+class UnfillableBatch(InputError):
+    """A batch of more classes or images than there are; `most` is the largest that can be drawn."""
+
+    text: ClassVar[str] = "a batch of {batch} needs {needed} {what}, and there are {found} to train on: at most {most}"
+    batch: int
+    needed: int
+    what: str
+    found: int
+    most: Option
+
+
+@dataclass(eq=False)
 class Incompatible(InputError):
     """Fields of a recipe that do not go together."""
 

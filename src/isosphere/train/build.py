@@ -12,7 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 from isosphere import distributed
 from isosphere.data.packed import PackedSet
 from isosphere.data.two_views import ContrastiveView
-from isosphere.errors import WrongSize
+from isosphere.errors import BadArgument, Option, UnfillableBatch, WrongSize
 from isosphere.inference import OWN_FILES, half_precision
 from isosphere.losses import CosineClassifier, ShardedClassifier, norms, sampling
 from isosphere.models.embedder import Embedder
@@ -38,9 +38,14 @@ def build_task(data: schema.Data, device: torch.device) -> Task:
 def build_batches(recipe: schema.Recipe, labels: Tensor) -> ClassBatches | ShuffledBatches:
     """Which images this rank sees at a step, as a function of (seed, step)."""
     batches, place = recipe.batches, (distributed.rank(), distributed.world())
-    if isinstance(batches, schema.Shuffled):
-        return ShuffledBatches(len(labels), batches.size, recipe.seed, batches.views, *place)
-    return ClassBatches(labels, batches.size, batches.per_class, recipe.seed, *place)
+    try:
+        if isinstance(batches, schema.Shuffled):
+            return ShuffledBatches(len(labels), batches.size, recipe.seed, batches.views, *place)
+        return ClassBatches(labels, batches.size, batches.per_class, recipe.seed, *place)
+    except UnfillableBatch as error:
+        raise replace(error, most=Option("batches.size", error.most.value)) from None
+    except BadArgument as error:
+        raise replace(error, name=Option("batches.size") if error.name == "batch" else error.name) from None
 
 
 def in_steps(loop: schema.Loop, batches: ClassBatches | ShuffledBatches) -> schema.Loop:
