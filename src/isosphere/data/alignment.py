@@ -201,12 +201,12 @@ def landmarks_of(images: ImageSet | RecordSet, home: Path) -> Tensor | None:
         return None
     home = home if home.is_dir() else home.parent
     listed = home / "landmarks.txt"
-    if listed.is_file() and images.paths is None:
+    if listed.is_file() and isinstance(images, RecordSet):
         reason = f"{listed} has names of files, but records have no names"
         raise Incompatible(("data.root", "data.align"), reason, (Option("data.align", False),))
-    if listed.is_file():
+    if listed.is_file() and isinstance(images, ImageSet):
         return listed_landmarks(listed, images)
-    if images.paths is not None and (home / "Data" / "Fiducials").is_dir():
+    if isinstance(images, ImageSet) and (home / "Data" / "Fiducials").is_dir():
         return cfp_landmarks(images)
     return torch.tensor(torch.nan, dtype=torch.float64).expand(len(images), 5, 2)
 
@@ -230,7 +230,7 @@ def listed_landmarks(path: str | Path, images: ImageSet) -> Tensor:
         listed[parts[1]] = np.array(values).reshape(5, 2)
     depth = max((name.count("/") for name in listed), default=0) + 1
     none = np.full((5, 2), np.nan)
-    found = [listed.get("/".join(Path(file).parts[-depth:]), none) for file in images.paths]
+    found = [listed.get("/".join(Path(file).parts[-depth:]), none) for file in images.files]
     if np.isnan(found).all():
         raise BadList(path, sorted(listed), f"the ends of the {len(found)} images' paths in its first column")
     return torch.from_numpy(np.stack(found))
@@ -256,7 +256,7 @@ def visible_five(fiducials: Sequence[Sequence[float]] | np.ndarray) -> np.ndarra
 def cfp_landmarks(images: ImageSet) -> Tensor:
     """Landmarks of CFP's files from the fiducials next to them, float64 (N, 5, 2): `visible_five` of each."""
     found = []
-    for file in map(Path, images.paths):
+    for file in map(Path, images.files):
         fiducials = file.parents[3] / "Fiducials" / Path(*file.parts[-3:]).with_suffix(".txt")
         if not fiducials.is_file():
             raise NotFound(fiducials, "file of fiducials")

@@ -12,7 +12,7 @@ import pickletools
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -53,10 +53,11 @@ def read_bin(path: str | Path, workers: int = 8) -> tuple[Tensor, Tensor]:
     failures = [image for image in found if isinstance(image, UnreadableImage)]
     if failures:
         raise UnreadableImages(failures, len(found))
-    sizes = sorted({tuple(image.shape[1:]) for image in found})
+    images = [image for image in found if isinstance(image, Tensor)]
+    sizes = sorted({tuple(image.shape[1:]) for image in images})
     if len(sizes) > 1:
         raise NotAPack(path, "images", f"of {len(sizes)} sizes, such as {sizes[0]} and {sizes[1]}", "of one size")
-    return torch.stack(found), torch.tensor(same)
+    return torch.stack(images), torch.tensor(same)
 
 
 def _contents(path: Path) -> tuple[list[bytes], list[bool]]:
@@ -94,7 +95,8 @@ def _contents(path: Path) -> tuple[list[bytes], list[bool]]:
 
 def _judge(opcodes: Iterable[tuple[str, Any]]) -> None:
     """Refuse foreign opcodes and names before one runs. A name from the stack must be two strings just pushed."""
-    top, memo = [], {}  # what is known to be on top of the stack: strings, or None for what is none
+    memo: dict[Any, str | None] = {}
+    top: list[str | None] = []  # what is known to be on top of the stack: strings, or None for what is none
     for opcode, argument in opcodes:
         if opcode not in OPCODES:
             raise ForeignPickle(f"uses the pickle opcode {opcode}")
@@ -110,7 +112,7 @@ def _judge(opcodes: Iterable[tuple[str, Any]]) -> None:
             elif opcode == "STACK_GLOBAL":
                 if len(top) < 2 or None in top[-2:]:
                     raise ForeignPickle("asks for a name that the opcodes before do not give")
-                _admitted(".".join(top[-2:]))
+                _admitted(".".join(map(str, top[-2:])))
             top = []
 
 
@@ -123,7 +125,8 @@ class _Type:
     """Stands for numpy's dtype, of truth values or integers: b1, u1, i8 and the like."""
 
     def __init__(self, code: str | bytes, *rest: object) -> None:
-        self.code, self.order = code.decode() if isinstance(code, bytes) else code, "little"
+        self.code = code.decode() if isinstance(code, bytes) else code
+        self.order: Literal["little", "big"] = "little"
         if self.code not in TYPES:
             kind = "Python objects" if str(self.code).startswith("O") else f"the type {self.code!r}"
             raise ForeignType("arrays", kind, "truth values of bool or int, and images of bytes")
@@ -146,7 +149,8 @@ class _Array:
     """Stands for numpy's array: its bytes and their type."""
 
     def __init__(self, *rest: object) -> None:
-        self.data, self.kind = b"", None
+        self.data = b""
+        self.kind: Any = None
 
     def __setstate__(self, state: tuple) -> None:
         self.kind, self.data = state[2], state[4]

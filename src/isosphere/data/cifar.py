@@ -204,7 +204,7 @@ def _in_memory(images: ImageSet, device: torch.device | str) -> ImageSet:
     """The same images with their pixels on the device. Files are decoded in parallel behind a progress bar."""
     pixels = images.pixels
     if pixels is None:
-        chunks, decoded = _Decoded(images.paths), []
+        chunks, decoded = _Decoded(images.files), []
         for chunk in in_workers(chunks, range(len(chunks)), None, "reading images"):
             if isinstance(chunk, UnreadableImage):
                 raise chunk

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from http.client import HTTPException
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO
+from typing import IO, Any, BinaryIO
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
@@ -102,7 +102,7 @@ def unpack(archive: str | Path, folder: str | Path) -> Path:
     return folder
 
 
-def _members(archive: Path) -> Iterator[tuple[str, BinaryIO | None]]:
+def _members(archive: Path) -> Iterator[tuple[str, IO[bytes] | None]]:
     """The name and content of each member in the archive's order; a folder's content is None."""
     from rich.progress import track
 
@@ -183,7 +183,7 @@ def _attempt(url: str, begun: _Begun, show: Callable[[int, int | None], None]) -
         raise _Dropped(f"the line dropped after {begun.size:,} of {total:,} bytes")
 
 
-def _chunks(response: BinaryIO) -> Iterator[bytes]:
+def _chunks(response: Any) -> Iterator[bytes]:
     """What arrives. Writing is elsewhere, so that a full disk is not taken for a dropped line."""
     while True:
         try:

@@ -54,6 +54,7 @@ def framed(source: Source, align: bool, device: torch.device, skip_unreadable: b
     `skip_unreadable` is None for pairs, of which none can be skipped.
     """
     faces = shared(lambda: _framed(source, align, skip_unreadable), device)
+    assert faces.pixels is not None, "faces that were framed are in memory"
     if device.type != "cuda" or faces.pixels.numel() <= torch.cuda.mem_get_info(device)[0] / 2:
         faces.pixels = faces.pixels.to(device)
     return faces
@@ -124,6 +125,7 @@ def shared(make: Callable[[], ImageSet], device: torch.device) -> ImageSet:
         folder = Path(next(place for machine, place in places if place and machine == platform.node()))
         if leads:
             faces = make()
+            assert faces.pixels is not None
             np.save(folder / "pixels.npy", faces.pixels.numpy())
             faces.pixels = None
             (folder / "faces.pickle").write_bytes(pickle.dumps(faces))

@@ -175,8 +175,14 @@ class ImageSet(LabeledImages):
     def __getitem__(self, index: int) -> Tensor:
         if self.pixels is not None:
             return self.pixels[index]
-        assert self.paths is not None, "a set has pixels or paths"
-        return decode(self.paths[index])
+        return decode(self.files[index])
+
+    @property
+    def files(self) -> list[str]:
+        """The paths, of a set that must have them."""
+        if self.paths is None:
+            raise BadArgument("image_set", self, "of images in files; these are in memory already")
+        return self.paths
 
     @property
     def device(self) -> torch.device | None:

@@ -107,7 +107,7 @@ def _read_folders(folder: Path, source: "Source") -> Iterator[Listed]:
         raise BadList(folder, odd, "class folders with their numbers (001.Name), which decide the split")
     split = {name: _half(number, source) for number, name in enumerate(names, start=1)}
     for one in sets:
-        for path, label in zip(one.paths, one.labels.tolist(), strict=True):
+        for path, label in zip(one.files, one.labels.tolist(), strict=True):
             yield Listed(Path(path), one.classes[label], split[one.classes[label]])
 
 

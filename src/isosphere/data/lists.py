@@ -53,7 +53,8 @@ def class_folders(root: Path, may_be_empty: Callable[[str], bool], whole: bool =
     sides = {SIDES.get(name.lower(), name): root / name for name in kept}
     given = len(kept) == 2 and sides.keys() == {"train", "test"} and all(map(subfolders, sides.values()))
     places = [(side, sides[side]) for side in ("train", "test")] if given else [("", root)]
-    paths, labels, splits, classes = [], [], [], set()
+    paths, labels, splits = [], [], []
+    classes: set[str] = set()
     if whole and given:
         places += [("", root / name) for name in spare]
         spare = []
@@ -142,7 +143,8 @@ def _stray(root: Path) -> Counter[str]:
 
 def _inside(folder: Path) -> tuple[list[str], Counter[str], list[str]]:
     """Directly in a folder: images in order of name, endings of other files, names of folders."""
-    images, others, folders = [], Counter(), []
+    others: Counter[str] = Counter()
+    images, folders = [], []
     with os.scandir(folder) as entries:
         for entry in entries:
             if not _seen(entry.name):
@@ -158,7 +160,8 @@ def _inside(folder: Path) -> tuple[list[str], Counter[str], list[str]]:
 
 def _below(folder: Path) -> tuple[list[str], Counter[str]]:
     """In a folder and all folders below: images in order of name, endings of other files."""
-    images, others = [], Counter()
+    others: Counter[str] = Counter()
+    images = []
     for place, folders, files in os.walk(folder):
         folders[:] = sorted(filter(_seen, folders))
         for name in filter(_seen, sorted(files)):

@@ -40,7 +40,7 @@ class PackedSet(LabeledImages):
         super().__init__(images.labels, images.classes)
         self.images, self.shorter, self.file, self.note = images, shorter, file, images.note
         self.buffer, self.starts, self.heights, self.widths = buffer, starts, heights, widths
-        self.crops = sample_crops
+        self.crops: Callable[..., Tensor] = sample_crops
 
     def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "buffer": None if self.device.type == "cpu" else self.buffer}

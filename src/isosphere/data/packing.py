@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from isosphere import files, locks
-from isosphere.errors import BadArgument, DamagedFile, UnreadableImage, UnreadableImages
+from isosphere.errors import DamagedFile, UnreadableImage, UnreadableImages
 
 from .decoding import decode
 from .images import ImageSet
@@ -40,13 +40,11 @@ def pack(image_set: ImageSet, folder: str | Path, shorter: int = 256, workers: i
     `workers` processes decode, by default one for each core. Unreadable images are an error that names them. Other
     processes that ask for the same store wait for it.
     """
-    if image_set.paths is None:
-        raise BadArgument("image_set", image_set, "of images in files; these are in memory already")
-    folder = Path(folder)
+    folder, paths = Path(folder), image_set.files
     partial = folder.with_name(f"{folder.name}.partial")
     folder.parent.mkdir(parents=True, exist_ok=True)
     with locks.hold(folder.with_name(f"{folder.name}.lock"), wait=True):
-        manifest = _manifest(image_set.paths, shorter, (folder, partial))
+        manifest = _manifest(paths, shorter, (folder, partial))
         if not _is_current(folder, manifest):
             if not _is_begun(partial, manifest):
                 shutil.rmtree(partial, ignore_errors=True)
@@ -55,7 +53,7 @@ def pack(image_set: ImageSet, folder: str | Path, shorter: int = 256, workers: i
                 else:
                     partial.mkdir()
                     _write_manifest(partial, manifest)
-            _fill(partial, image_set.paths, shorter, workers)
+            _fill(partial, paths, shorter, workers)
             shutil.rmtree(folder, ignore_errors=True)
             partial.rename(folder)
         if _held(folder) != manifest:  # touched or copied, but the same
@@ -74,11 +72,11 @@ def _check_whole(store: PackedSet, sums: np.ndarray, folder: Path) -> None:
     starts, sizes = store.starts.tolist(), (store.heights * store.widths).tolist()
 
     def is_whole(index: int) -> bool:
-        return zlib.crc32(store.buffer[starts[index] : starts[index] + sizes[index]].numpy()) == sums[index]
+        return zlib.crc32(store.buffer[starts[index] : starts[index] + sizes[index]].numpy().data) == sums[index]
 
     with ThreadPoolExecutor() as pool:  # the sums are computed without the interpreter's lock
         fine = list(pool.map(is_whole, range(len(sums))))
-    damaged = [path for path, whole in zip(store.images.paths, fine, strict=True) if not whole]
+    damaged = [path for path, whole in zip(store.images.files, fine, strict=True) if not whole]
     if damaged:
         reason = f"the pixels of {len(damaged)} images have changed: {some(damaged)}; delete it to pack them again"
         raise DamagedFile(folder, reason)

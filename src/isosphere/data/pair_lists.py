@@ -42,8 +42,8 @@ def read_lfw(listed: str, root: Path) -> tuple[list[Path], list[Pair]]:
         if number or same != (other is None):
             raise _bad_pair(path, len(rows), place, f"a pair of {'one person' if same else 'two people'}")
         named = (person, one), (person if same else other, two)
-        files = (folder / name / f"{name}_{int(at):04d}{suffix}" for name, at in named)
-        pairs.append(Pair(*files, same, place // (2 * count)))
+        left, right = (folder / name / f"{name}_{int(at):04d}{suffix}" for name, at in named)
+        pairs.append(Pair(left, right, same, place // (2 * count)))
     _refuse_twins(path, pairs)
     return _files(pairs), pairs
 

@@ -43,7 +43,8 @@ class RecordFile:
     """
 
     def __init__(self, path: str | Path) -> None:
-        self.path, self._map = Path(path), None
+        self.path = Path(path)
+        self._map: mmap.mmap | None = None
         index = self.path.with_suffix(".idx")
         for file in (self.path, index):
             if not file.is_file():
@@ -108,7 +109,8 @@ class RecordFile:
 
     def _parts(self, place: int) -> tuple[list[bytes], int]:
         """The parts of a record, and where the next one begins."""
-        parts, at, last = [], int(self.offsets[place]), False
+        parts: list[bytes] = []
+        at, last = int(self.offsets[place]), False
         while not last:
             magic, word = self.map[at : at + 4], int.from_bytes(self.map[at + 4 : at + 8], "little")
             part, length = word >> 29, word & LENGTH

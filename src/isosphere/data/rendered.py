@@ -54,7 +54,8 @@ def characters_and_glyphs(classes: int, seed: int) -> tuple[list[str], Tensor]:
     candidates = torch.tensor(sorted(common))
     candidates = candidates[uniforms(seed, 0, candidates, 1)[:, 0].argsort(stable=True)]
     shapes = _shapes(_glyphs(fonts, chr(0x10FFFF)))[:, None]  # .notdef counts as seen, so that nothing like it is kept
-    characters, glyphs = [], []
+    characters: list[str] = []
+    glyphs: list[np.ndarray] = []
     for block in candidates.split(min(classes, 256)):
         drawn = [_glyphs(fonts, chr(code), [code in codes for codes in mapped]) for code in block.tolist()]
         new = torch.stack([_shapes(glyph) for glyph in drawn], 1)  # (faces, block, 256)
@@ -96,7 +97,8 @@ def _glyphs(fonts: list[ImageFont.FreeTypeFont], character: str, has: list[bool]
         image = Image.frombytes("L", mask.size, bytes(mask)).crop(ink)
         width, height = (max(1, round(side * GLYPH / max(image.size))) for side in image.size)
         top, left = (CANVAS - height) // 2, (CANVAS - width) // 2
-        glyphs[face, top : top + height, left : left + width] = image.resize((width, height), Image.Resampling.BILINEAR)
+        resized = np.asarray(image.resize((width, height), Image.Resampling.BILINEAR))
+        glyphs[face, top : top + height, left : left + width] = resized
     return glyphs
 
 

@@ -91,7 +91,7 @@ def installed(root: str | Path) -> list[Row]:
 def install(name: str, root: str | Path) -> Path:
     """The benchmark's folder under `root`, downloaded unless it is complete. One without archive is an error."""
     source, row = _source(name), _row(name, Path(root))
-    if row.state == "complete":
+    if row.state == "complete" and row.folder is not None:
         return row.folder
     if not source.archive:
         raise NoDataSet(Path(root) / source.folders[0], source.title, source.layout, source.address)
@@ -141,5 +141,5 @@ def _image_set(listed: list[Listed]) -> ImageSet:
 
 def _labeled_part(images: ImageSet, mask: Tensor) -> ImageSet:
     """The masked images with the labels and classes of the whole, so that queries and gallery agree."""
-    paths = [path for path, kept in zip(images.paths, mask.tolist(), strict=True) if kept]
+    paths = [path for path, kept in zip(images.files, mask.tolist(), strict=True) if kept]
     return ImageSet(images.labels[mask], images.classes, paths)

@@ -2,7 +2,9 @@
 
 import difflib
 import pickle
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -17,7 +19,7 @@ from isosphere.models.resnet_v1 import ResNet50V1
 from isosphere.models.se_resnet_ir import FACE_BACKBONES
 from isosphere.models.small_cnn import SmallCNN
 
-OURS = {
+OURS: dict[str, Callable[[], nn.Module]] = {
     "small_cnn": SmallCNN,
     "resnet50_v1": ResNet50V1,
     "bn_inception": BNInception,
@@ -41,7 +43,13 @@ class Embedder(nn.Module):
         """What the backbone gives to the head, (N, C, H, W) -> (N, features)."""
         if images.shape[1] == 1:
             images = images.expand(-1, 3, -1, -1)
-        return self.backbone(self.preprocessing(images.to(self.head[-1].weight.dtype)))
+        return self.backbone(self.preprocessing(images.to(self.precision)))
+
+    @property
+    def precision(self) -> torch.dtype:
+        """The type of the head's weights."""
+        last: Any = self.head[-1]
+        return last.weight.dtype
 
     def forward(self, images: Tensor) -> Tensor:
         return self._headed(self.features(images))  # (N, dim)
@@ -53,7 +61,7 @@ class Embedder(nn.Module):
         return torch.cat([features.to(embeddings.dtype), embeddings], 1)
 
     def _headed(self, features: Tensor) -> Tensor:
-        dtype = self.head[-1].weight.dtype
+        dtype = self.precision
         # The head is a sliver of the work and its output's norm is what we train: keep it out of half precision.
         with torch.autocast(features.device.type, enabled=False):
             return self.head(features.to(dtype))
@@ -64,7 +72,8 @@ class Embedder(nn.Module):
         """Parameters for an optimizer: head and backbone with their learning rates, batch norm decayed if asked."""
         groups = []
         for part, part_lr in ((self.head, lr), (self.backbone, lr if backbone_lr is None else backbone_lr)):
-            plain, normalizing = [], []
+            plain: list[nn.Parameter] = []
+            normalizing: list[nn.Parameter] = []
             for module in part.modules():
                 chosen = normalizing if hasattr(module, "running_mean") else plain  # synchronized ones have it, too
                 chosen += [p for p in module.parameters(recurse=False) if p.requires_grad]
@@ -130,13 +139,13 @@ def build_embedder(
         load_backbone(network, weights, classifier)
     if freeze_bn:
         network = freeze_batch_norm(network)
-    return Embedder(network, features, PREPROCESSINGS.get(preprocessing, own), head, dim)
+    return Embedder(network, features, PREPROCESSINGS.get(preprocessing or "", own), head, dim)
 
 
 def build_backbone(name: str, size: int | None = None) -> tuple[nn.Module, int, Preprocessing, str]:
     """(network giving pooled features, their number, preprocessing, name of the classifier that was left out)."""
     if name in OURS:
-        network = OURS[name]()
+        network: Any = OURS[name]()
         return network, network.num_features, getattr(network, "preprocessing", IMAGENET), ""
     library, _, plain = name.rpartition("/")
     import timm  # heavy: only where a big backbone is asked for

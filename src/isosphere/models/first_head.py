@@ -30,6 +30,7 @@ def start_as_pca(head: nn.Sequential, features: Tensor) -> None:
     largest = components.abs().argmax(1, keepdim=True)
     components = components * components.gather(1, largest).sign()
     if norm is not None:
+        assert norm.running_mean is not None and norm.running_var is not None
         norm.running_mean.copy_(mean)
         norm.running_var.copy_(variance)
         components = components * (variance + norm.eps).sqrt()

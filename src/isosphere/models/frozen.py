@@ -15,6 +15,11 @@ class FrozenBatchNorm(nn.Module):
     timm's batch norms that contain an activation keep it.
     """
 
+    weight: Tensor
+    bias: Tensor
+    running_mean: Tensor
+    running_var: Tensor
+
     def __init__(self, source: nn.modules.batchnorm._BatchNorm) -> None:
         super().__init__()
         self.eps = source.eps

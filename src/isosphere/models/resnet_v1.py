@@ -39,6 +39,10 @@ class ResNet50V1(nn.Module):
 
     num_features = 2048
     preprocessing = CAFFE_RESNET
+    layer1: nn.Sequential
+    layer2: nn.Sequential
+    layer3: nn.Sequential
+    layer4: nn.Sequential
 
     def __init__(self) -> None:
         super().__init__()
