@@ -14,7 +14,7 @@ from isosphere.metrics.registry import leading, metric
         ("rank1@1000000", "rank 1 of 1,000,000", "%", "higher"),
         ("rank1@wild", "rank 1 among wild", "%", "higher"),
         ("lfw_tar@0.001", "LFW TAR at FAR 0.1 %", "%", "higher"),
-        ("mine_std", "mine deviation of folds", "%", "lower"),
+        ("mine_std", "mine spread of folds", "%", "lower"),
         ("rank1_norm_auroc", "rank 1 norm AUROC", "%", "higher"),
         ("probe_top1@10", "probe top-1, lr 10", "%", "higher"),
         ("norm_variance", "variance of the norms", "", ""),

@@ -20,6 +20,12 @@ class Metric:
     unit: str = "%"
     better: Literal["higher", "lower", ""] = "higher"
     about: str = ""
+    short: str = ""  # for the head of a column, where the heading is long
+
+    @property
+    def column(self) -> str:
+        """What stands over a column of a table."""
+        return self.short or self.heading
 
     def shown(self, value: float | None) -> str:
         """A value as tables have it, without its unit; a dash for none."""
@@ -48,8 +54,9 @@ OTHERS = (
     Metric("r_precision", "R-precision"), Metric("probe_best_top5", "best top-5, picked on test"),
     Metric("singletons", "queries without another image of their class", "", ""),
     Metric("not_finite", "embeddings that are not finite", "", "lower"),
-    Metric("norm_mean", "mean norm", "", ""), Metric("norm_variance", "variance of the norms", "", ""),
-    Metric("norm_cv", "coefficient of variation of the norms", "", ""),
+    Metric("norm_mean", "mean norm", "", "", short="norm"),
+    Metric("norm_variance", "variance of the norms", "", "", short="variance"),
+    Metric("norm_cv", "coefficient of variation of the norms", "", "", short="coeff. of variation"),
     Metric("norm_min", "least norm", "", ""), Metric("norm_max", "greatest norm", "", ""),
     Metric("loss", "training loss", "", "lower"), Metric("metric", "loss without the penalty", "", "lower"),
     Metric("penalty", "penalty, eta included", "", ""), Metric("lr", "learning rate of the first group", "", ""),
@@ -63,7 +70,7 @@ OTHERS = (
     Metric("turn_slope_error", "standard error of that slope", "", ""),
 )  # fmt: skip
 PAIRS: dict[str, tuple[str, Literal["higher", "lower"], str]] = {
-    "std": ("deviation of folds", "lower", ""), "auc": ("AUC", "higher", AUC),
+    "std": ("spread of folds", "lower", ""), "auc": ("AUC", "higher", AUC),
     "tar@0.01": ("TAR at FAR 1 %", "higher", TAR), "tar@0.001": ("TAR at FAR 0.1 %", "higher", TAR),
     "norm_auroc": ("norm AUROC", "higher", AUROC),
 }  # fmt: skip

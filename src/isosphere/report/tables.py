@@ -23,7 +23,7 @@ __all__ = [
     "spread", "tested_on",
 ]  # fmt: skip
 
-NORMS = {"norm_mean": "norm", "norm_variance": "variance"}
+NORMS = tuple(map(registry.metric, ("norm_mean", "norm_variance")))
 DETAILS = "pairs judged, and how well a low norm predicts an error (AUROC, 50 is chance); in %"
 Records = Sequence[Mapping[str, Any]]  # each with cell, method, seed and last
 
@@ -52,11 +52,10 @@ def comparison(results: Mapping[Path, Mapping[str, Any]]) -> Table | Group:
     """Runs in rows: test metrics in percent and the norms, from what each result.json holds; more of faces."""
     found = {folder.name: result["last"] for folder, result in results.items()}
     metrics = registry.scores(_names(found.values()))
-    headings = ["run", *[one.heading for one in metrics], *NORMS.values()]
+    headings = ["run", *[one.column for one in (*metrics, *NORMS)]]
     table = _table(tested_on(metrics, results.values()), headings, 1)
     for name, last in found.items():
-        shown = [one.shown(last.get(one.key)) for one in metrics]
-        table.add_row(escape(name), *shown, *[f"{last[name]:.3g}" for name in NORMS])
+        table.add_row(escape(name), *[one.shown(last.get(one.key)) for one in (*metrics, *NORMS)])
     alone = sorted({int(last.get("singletons", 0)) for last in found.values()} - {0})
     if alone:
         table.caption = f"{' or '.join(map(str, alone))} queries have no other image of their class and count as wrong"
@@ -92,6 +91,12 @@ def values_of(found: Iterable[Mapping[str, float]], name: str) -> list[float]:
     return [100 * one[name] for one in found if name in one]
 
 
+def mean_of(found: Iterable[Mapping[str, float]], name: str) -> float | None:
+    """The mean of all that have a number; None where nothing has."""
+    values = [one[name] for one in found if name in one]
+    return float(np.mean(values)) if values else None
+
+
 def spread(values: Sequence[float]) -> str:
     """Mean ± standard deviation, the mean alone for one value."""
     if not values:
@@ -112,15 +117,14 @@ def seeds_table(records: Records) -> Table | Group:
     first = metrics[0].key if metrics else ""
     oracle = every["probe_top1"] if probed else every.get(first)
     oracle = f"oracle {oracle.heading if oracle else ''},\npicked on test"
-    headings = ("method", "seeds", *[one.heading for one in metrics], *NORMS.values(), oracle)
+    headings = ("method", "seeds", *[one.column for one in (*metrics, *NORMS)], oracle)
     table = _table(tested_on(metrics, records), headings, 1)
     groups = by_method(records)
     before = None
     for (cell, method), found in groups.items():
         whole = [record["last"] for record in found if record["last"]]
         shown = [spread(values_of(whole, one.key)) for one in metrics]
-        measured = [[last[name] for last in whole if name in last] for name in NORMS]
-        norms = [f"{np.mean(values):.3g}" if values else "-" for values in measured]
+        norms = [one.shown(mean_of(whole, one.key)) for one in NORMS]
         diverged = f" ({len(found) - len(whole)} diverged)" if len(whole) < len(found) else ""
         if probed:  # the best epoch of the probe, not the best evaluation on the way
             best = values_of(whole, "probe_best_top1")

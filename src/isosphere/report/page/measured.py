@@ -11,7 +11,7 @@ from isosphere.report.tables import DETAILS, tested_on
 from isosphere.runs import RunFolder
 
 LAST_BATCH = "norms of the last training batch"
-NORMS = {"norm_mean": "mean norm", "norm_variance": "variance", "norm_cv": "coeff. of variation"}
+NORMS = tuple(map(registry.metric, ("norm_mean", "norm_variance", "norm_cv")))
 HIDDEN = ("norm_", "probe_", "turn_", "lr_", "recall@", "rank1")  # how keys begin that are no score of their own
 
 
@@ -51,12 +51,13 @@ def metrics_section(runs: Sequence[RunFolder]) -> str:
     """The last evaluation of every run, the best of R@1, and the norms."""
     metrics, more = shown_metrics([run.last for run in runs])
     best = [name for name in ("recall@1",) if any(name in run.oracle for run in runs)]
-    head = ["run", "state", *[one.heading for one in metrics], *["best R@1" for _ in best], *NORMS.values()]
+    head = ["run", "state", *[one.heading for one in metrics], *["best R@1" for _ in best]]
+    head += [one.column for one in NORMS]
     rows = []
     for run in runs:
         measured = [one.shown(run.last.get(one.key)) for one in metrics]
         measured += [percent(run.oracle.get(name)) for name in best]
-        rows.append([run.name, _state(run), *measured, *[number(run.last.get(name)) for name in NORMS]])
+        rows.append([run.name, _state(run), *measured, *[number(run.last.get(one.key)) for one in NORMS]])
     said = [*comparisons(runs), *_cautions(runs)]
     if best:
         said.append("The best step is picked on the test classes themselves: it is no result, only a bound.")

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 LOSSES = ("loss", "metric", "penalty", "lr")
-NORMS = ("norm_mean", "norm_variance", "norm_cv")
 DIRECTIONS = ("lr_proxy_mean", "lr_proxy_cv", "radial_share")  # what training lines have of directions
 LOGARITHMIC = ("norm_mean", "norm_variance", "penalty", "lr_proxy_mean", "radial_share", "turn_variance")
 
@@ -117,7 +116,8 @@ def curves_section(runs: Sequence[RunFolder], styles: Styles) -> str:
 def norms_section(runs: Sequence[RunFolder], styles: Styles) -> str:
     """Mean, variance and coefficient of variation over steps, and how norms are distributed at the end."""
     titles = {"norm_mean": "mean norm, and least to greatest"} if any(map(_extremes, runs)) else {}
-    drawn = [course(runs, styles, "train", name, titles.get(name, "")) for name in NORMS]
+    names = ("norm_mean", "norm_variance", "norm_cv")
+    drawn = [course(runs, styles, "train", name, titles.get(name, "")) for name in names]
     with_test = [run for run in runs if run.embedded is not None]
     tested = {run.name: np.linalg.norm(run.embedded.embeddings, axis=1) for run in with_test}
     relative = {name: found / found.mean() for name, found in tested.items() if found.mean() > 0}

@@ -3,8 +3,6 @@
 import re
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-
 from isosphere.metrics import registry
 from isosphere.metrics.registry import Metric
 from isosphere.recipes import labels
@@ -24,7 +22,7 @@ from isosphere.report.page.measured import NORMS, explained, shown_metrics
 from isosphere.report.page.panels import LOGARITHMIC, Styles, line_chart
 from isosphere.report.rates import draw_rates, record_rate
 from isosphere.report.svg import legend, panel_svg
-from isosphere.report.tables import DETAILS, by_method, spread, tested_on, values_of
+from isosphere.report.tables import DETAILS, by_method, mean_of, spread, tested_on, values_of
 from isosphere.runs import Record, Results
 
 Groups = Mapping[tuple[str, str], Sequence[Record]]  # by cell and method
@@ -69,11 +67,10 @@ def over_seeds(groups: Groups) -> str:
         lost = [record for record in found if not record["last"]]
         why = "diverged" if all("diverged" in record for record in lost) else "without numbers"
         seeds = f"{len(whole)}" + (f" ({len(lost)} {why})" if lost else "")
-        norms = [[last[name] for last in whole if name in last] for name in NORMS]
-        norms = [number(float(np.mean(values))) if values else "-" for values in norms]
+        norms = [number(mean_of(whole, one.key)) for one in NORMS]
         rows.append([cell, method, seeds, *[spread(values_of(whole, one.key)) for one in metrics], *norms])
         others.append([cell, method, *[spread(values_of(whole, one.key)) for one in more]])
-    head = ["cell", "method", "seeds", *[one.heading for one in metrics], *NORMS.values()]
+    head = ["cell", "method", "seeds", *[one.column for one in (*metrics, *NORMS)]]
     title = f"{tested_on(metrics, every)}, mean ± standard deviation over seeds"
     drawn = table(title, head, rows, words=2) + explained(metrics)
     if more:
