@@ -175,3 +175,9 @@ def norm_penalty(f: Tensor, radius: float | None = None, relative: bool = False)
     lengths = [(row @ row).sqrt() for row in f]
     radius = sum(length.detach() for length in lengths) / len(lengths) if radius is None else radius
     return sum((length / radius - 1) ** 2 if relative else (length - radius) ** 2 for length in lengths) / len(f)
+
+
+def log_norm_penalty(f: Tensor) -> Tensor:
+    logs = [(row @ row).sqrt().log() for row in f]
+    mean = sum(logs) / len(logs)
+    return sum((log - mean) ** 2 for log in logs) / len(f)

@@ -97,7 +97,8 @@ class Constraint(nn.Module):
     """What a training loop asks of a constraint. By itself it does nothing; a subclass overrides what it needs.
 
     A constraint may act on the first weights (`start`), on the gradient of the embeddings (`inputs`), on the
-    embeddings (`forward`, a penalty), or on the model after a step (`after_step`).
+    embeddings (`forward`, a penalty), or on the model after a step (`after_step`). It may keep its penalty out of the
+    optimizer (`through_optimizer`).
     """
 
     sync = True
@@ -112,6 +113,10 @@ class Constraint(nn.Module):
     def forward(self, embeddings: Tensor, *, progress: Tensor | float | None = None) -> Tensor:
         """The penalty, already weighted, (N, D) -> scalar."""
         return sphere.raised(embeddings.detach()).new_zeros(())
+
+    def through_optimizer(self, penalty: Tensor, model: nn.Module) -> Tensor:
+        """The part of the penalty whose gradient goes through the optimizer; called before the backward pass."""
+        return penalty
 
     def after_step(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
         """Change the model, and what the optimizer holds of it, after the optimizer's step."""

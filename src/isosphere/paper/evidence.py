@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from isosphere.paper.retrieval import RETRIEVAL
-from isosphere.recipes.constraints import ScaleCourse, ShuffledPulls
+from isosphere.recipes.constraints import DecoupledSEC, LogNorms, ScaleCourse, ShuffledPulls
 from isosphere.recipes.schema import SEC, Baseline, Recipe
 
 HELD_OUT = 20  # training classes that measure, so that nothing is chosen on test classes
@@ -32,8 +32,10 @@ def heads(dataset: str, steps: int = 800) -> dict[str, dict[str, Recipe]]:
     }  # fmt: skip
 
 
-CAUSES = {one.method: one for one in (Baseline(), SEC(eta=0.1), ShuffledPulls(eta=0.1), ScaleCourse())}
-"""What separates even norms from smaller norms, and both from a penalty that merely disturbs; see `followed`."""
+CONTROLS = (SEC(eta=0.1), LogNorms(eta=5.0), DecoupledSEC(eta=1.0), ShuffledPulls(eta=0.1), ScaleCourse())
+CAUSES = {one.method: one for one in (Baseline(), *CONTROLS)}
+"""What separates even norms from smaller norms, and both from a penalty that merely disturbs; see `followed`. The
+logarithms' eta is SEC's times the squared mean norm at the start, so the first pulls are alike."""
 CAUSE_LRS = (6.25e-6, 1.75e-5, 5e-5)
 """Of head and backbone alike. The heads table had the baseline's best rate at its low edge, so these reach lower."""
 PARTS = 20  # of training, at whose ends a course of norms is written down

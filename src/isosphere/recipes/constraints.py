@@ -29,6 +29,8 @@ METHODS = {
     "sec-relative-ema": Method("relative SEC-EMA", "#009E73", "norms pulled to their running mean, in proportion"),
     "sec-relative-initial": Method("relative SEC, initial radius", "#009E73", "norms pulled to the first mean, scaled"),
     "sec-relative-fixed": Method("relative SEC, fixed radius", "#009E73", "norms pulled to a constant, in proportion"),
+    "sec-log": Method("SEC of log norms", "#009E73", "logs of norms pulled together, their common scale left free"),
+    "sec-decoupled": Method("decoupled SEC", "#56B4E9", "SEC as a plain step of the last layer, outside the optimizer"),
     "placebo": Method("SEC's pulls, shuffled", "#999999", "a control: as strong as SEC, and evens out nothing"),
     "scale": Method("scale alone", "#F0E442", "a control: the mean norm follows a course, the spread is left alone"),
     "balanced": Method("balanced directions", "#000000", "norms left alone, the gradient divided by their mean"),
@@ -91,6 +93,38 @@ class SEC(Checked):
 
 
 @dataclass(frozen=True)
+class LogNorms(Checked):
+    """Norms pulled together in their logarithms, which leaves their common scale free."""
+
+    built_by = "isosphere.losses.log_norms:LogNorms"
+    eta: NotNegative = 5.0
+    """Weight of the variance of log norms; near SEC's times the squared mean norm."""
+    ramp: Ramp = (0.0, 0.0)
+    """Fractions of training between which eta rises; (0, 0) is constant."""
+
+    @property
+    def method(self) -> str:
+        """Its name in `METHODS`."""
+        return "sec-log" if self.eta else "none"
+
+
+@dataclass(frozen=True)
+class DecoupledSEC(Checked):
+    """SEC as a plain step of the last layer, outside the optimizer's moments."""
+
+    built_by = "isosphere.losses.decoupled:DecoupledSEC"
+    eta: NotNegative = 1.0
+    """Weight of the penalty, whose gradient is multiplied by the learning rate and by nothing else."""
+    ramp: Ramp = (0.0, 0.0)
+    """Fractions of training between which eta rises; (0, 0) is constant."""
+
+    @property
+    def method(self) -> str:
+        """Its name in `METHODS`."""
+        return "sec-decoupled" if self.eta else "none"
+
+
+@dataclass(frozen=True)
 class BalancedDirections(Checked):
     """Norms left alone: the gradient is divided by their mean, not by each own norm."""
 
@@ -130,7 +164,7 @@ class ScaleCourse(Checked):
         return "scale"
 
 
-Constraint = Baseline | L2Reg | SEC | BalancedDirections | ShuffledPulls | ScaleCourse
+Constraint = Baseline | L2Reg | SEC | LogNorms | DecoupledSEC | BalancedDirections | ShuffledPulls | ScaleCourse
 
 
 def label(constraint: Constraint) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._functorch import config as autograd_compiler
 from torch.nn.parallel import DistributedDataParallel
 
 from isosphere import distributed
@@ -79,7 +80,10 @@ def build_network(recipe: schema.Recipe, model: Embedder) -> nn.Module:
         with warnings.catch_warnings():  # newer torch has another word for it, which older ones do not know
             warnings.simplefilter("ignore", FutureWarning)
             network = DistributedDataParallel(network, broadcast_buffers=False)
-    return torch.compile(network) if recipe.loop.compile else network
+    if not recipe.loop.compile:
+        return network
+    autograd_compiler.donated_buffer = False  # a constraint may go backward before the loss does
+    return torch.compile(network)
 
 
 def same_network(one: schema.Recipe, other: schema.Recipe, device: torch.device) -> bool:

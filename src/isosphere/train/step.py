@@ -78,10 +78,10 @@ def update(run: Run, images: Tensor, labels: Tensor, progress: Tensor | float) -
         stop_diverged(run, run.step + 1, str(error), norm_statistics(norms(embeddings.detach())))
     embeddings.retain_grad()
     held.retain_grad()
-    loss = metric + penalty
+    run.optimizer.zero_grad(set_to_none=True)
+    loss = metric + run.constraint.through_optimizer(penalty, run.model)
 
     # ---- backward and update
-    run.optimizer.zero_grad(set_to_none=True)
     loss.backward()
     distributed.average_gradients(list(run.criterion.parameters()))
     if run.recipe.loop.clip is not None:
