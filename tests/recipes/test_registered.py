@@ -1,11 +1,17 @@
 """Every kind of an option says by itself what builds it: a new kind needs no table elsewhere."""
 
+import ast
 import typing
+from pathlib import Path
 from pkgutil import resolve_name
 
 import pytest
 
+import isosphere
 from isosphere.recipes import constraints, data, losses
+
+SOURCE = Path(isosphere.__file__).parent
+PLAIN = {"none", "scale", "SEC", "#000000"}  # words and colors of many things
 
 KINDS = {"opened_by": data.Data, "built_by": constraints.Constraint,
          "criterion": losses.PairLoss | losses.ClassLoss, "margin_type": losses.MarginLoss}  # fmt: skip
@@ -23,3 +29,20 @@ def test_every_constraint_has_a_row_and_every_row_a_constraint():
     made += [constraints.SEC(radius=radius, relative=relative) for radius in ("batch", "ema", "initial", 2.0)
              for relative in (False, True)]  # fmt: skip
     assert {one.method for one in made} == set(constraints.METHODS)
+
+
+def strings(path: Path) -> set[str]:
+    """The texts in a file's code, but for what explains it."""
+    nodes = [*ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
+    told = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    return {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)
+            and id(node) not in told}  # fmt: skip
+
+
+@pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCE)))
+def test_names_labels_and_colors_of_constraints_stand_in_one_place(path):
+    if path in (SOURCE / "recipes" / "constraints.py", SOURCE / "runs" / "versions.py"):  # which knows those of before
+        return
+    rows = constraints.METHODS.values()
+    ours = {*constraints.METHODS, *(row.label for row in rows), *(row.color for row in rows)} - PLAIN
+    assert not ours & strings(path)

@@ -7,6 +7,7 @@ import numpy as np
 
 from isosphere.errors import BadArgument
 from isosphere.metrics import registry
+from isosphere.metrics.registry import leading
 from isosphere.paper import published
 from isosphere.paper.tables import TUNINGS
 from isosphere.recipes import constraints, labels
@@ -32,17 +33,18 @@ FIGURES = {
 }
 ALL = OURS | FIGURES
 """Those of any run, and the paper's own."""
+BASELINE, L2REG, PLAIN, EMA = published.ROWS
 PRINTED = {
-    "sec": (published.RETRIEVAL_METRICS["cars196"], published.SEC_ABLATION),
-    "l2reg": (published.L2REG_METRICS, published.L2REG_ABLATION),
-    "sec-ema": (published.RHO_METRICS, published.RHO_ABLATION),
+    PLAIN: (published.RETRIEVAL_METRICS["cars196"], published.SEC_ABLATION),
+    L2REG: (published.L2REG_METRICS, published.L2REG_ABLATION),
+    EMA: (published.RHO_METRICS, published.RHO_ABLATION),
 }
 """Constraint -> metrics and what the paper printed by strength, for Cars196 and the triplet loss."""
 
 
 def strength(record: Record) -> float:
     """What an ablation varies: rho of SEC-EMA, else eta."""
-    return float(record["recipe"]["constraint"].get("rho" if _method(record) == "sec-ema" else "eta", 0))
+    return float(record["recipe"]["constraint"].get("rho" if _method(record) == EMA else "eta", 0))
 
 
 def _method(record: Record) -> str:
@@ -61,7 +63,7 @@ def printed(method: str, metric: str) -> tuple[dict[float, float], float | None]
     return dict(sorted(values.items())), base
 
 
-def ablation(runs: list[Path], out: Path, metrics: Sequence[str] = ("recall@1", "nmi", "f1")) -> list[Path]:
+def ablation(runs: list[Path], out: Path, metrics: Sequence[str] = (leading("retrieval"), "nmi", "f1")) -> list[Path]:
     """Draw metrics against eta, or rho for SEC-EMA: a row for each constraint, no constraint as a level.
 
     The runs may differ in the constraint and the seed alone.
@@ -70,7 +72,8 @@ def ablation(runs: list[Path], out: Path, metrics: Sequence[str] = ("recall@1", 
     for metric in metrics:
         checked_metric(metric, (record["last"] for record in records))
     recipes = [record["recipe"] for record in records]
-    swept = sorted(set(map(_method, records)) - {"none", "balanced"}, key=constraints.place)
+    weighted = {_method(one) for one in records if "eta" in one["recipe"]["constraint"]}
+    swept = sorted(weighted - {BASELINE}, key=constraints.place)
     if not swept:
         raise BadArgument("runs", sorted(set(map(_method, records))), "runs with a constraint that has a strength")
     mixed = labels.differing(recipes, without=("rho", "seed"))
@@ -81,14 +84,14 @@ def ablation(runs: list[Path], out: Path, metrics: Sequence[str] = ("recall@1", 
     with style.sheet(out, title, len(swept), len(metrics), size=(3.8, 2.9)) as (figure, panels):
         for number, panel in enumerate(panels):
             method, metric = swept[number // len(metrics)], metrics[number % len(metrics)]
-            name, what = labels.method_label(method), "ρ" if method == "sec-ema" else "η"
+            name, what = labels.method_label(method), "ρ" if method == EMA else "η"
             its = points((one for one in records if _method(one) == method), metric, strength)
             theirs, level = printed(method, metric) if papers else ({}, None)
             places = sorted(its.keys() | theirs.keys())  # drawn side by side: 0.9 and 1 would overlap on any scale
             ordered = {places.index(x): values for x, values in its.items()}
             means_and_seeds(panel, ordered, style.METHOD_COLORS.get(method, style.BLACK), "-", name)
-            for values in points((one for one in records if _method(one) == "none"), metric, strength).values():
-                color, label = style.METHOD_COLORS["none"], labels.method_label("none")
+            for values in points((one for one in records if _method(one) == BASELINE), metric, strength).values():
+                color, label = style.METHOD_COLORS[BASELINE], labels.method_label(BASELINE)
                 panel.axhline(np.mean(values), color=color, linestyle="--", label=label)
             if theirs:
                 options = {"color": style.GRAY, "markerfacecolor": "none", "label": "the paper's, BN-Inception"}
@@ -129,8 +132,8 @@ def trials(runs: list[Path], out: Path, metric: str = "") -> list[Path]:
                 lengths, decays = ({kind[place] for kind in kinds} for place in (0, 2))
                 for number, (length, eta, decay) in enumerate(kinds):
                     chosen = [record for record in own if _forces(record) == (length, eta, decay)]
-                    signs = [f"η {eta:g}"] * (method != "none")
-                    signs += [f"weight decay {decay:.2g}"] * (len(decays) > 1 or method == "none")
+                    signs = [f"η {eta:g}"] * (method != BASELINE)
+                    signs += [f"weight decay {decay:.2g}"] * (len(decays) > 1 or method == BASELINE)
                     signs += [f"{length} {own[0]['recipe']['loop']['unit']}"] * (len(lengths) > 1)
                     label = ", ".join([labels.method_label(method), *signs])
                     line = style.LINES[number % len(style.LINES)]

@@ -18,24 +18,28 @@ class Method(NamedTuple):
     about: str
 
 
+BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
+YELLOW, BLUE, VERMILION, PURPLE = "#F0E442", "#0072B2", "#D55E00", "#CC79A7"
+"""Okabe and Ito's colors, which color-blind readers can tell apart."""
+
 METHODS = {
-    "none": Method("baseline", "#D55E00", "no constraint on the norms"),
-    "l2reg": Method("L2-reg", "#E69F00", "norms pulled to zero"),
-    "sec": Method("SEC", "#0072B2", "norms pulled to the batch's mean"),
-    "sec-ema": Method("SEC-EMA", "#56B4E9", "norms pulled to their running mean"),
-    "sec-relative": Method("relative SEC", "#009E73", "norms pulled to the batch's mean, in proportion to it"),
-    "sec-initial": Method("SEC, initial radius", "#CC79A7", "norms pulled to the first batch's mean"),
-    "sec-fixed": Method("SEC, fixed radius", "#CC79A7", "norms pulled to a constant"),
-    "sec-relative-ema": Method("relative SEC-EMA", "#009E73", "norms pulled to their running mean, in proportion"),
-    "sec-relative-initial": Method("relative SEC, initial radius", "#009E73", "norms pulled to the first mean, scaled"),
-    "sec-relative-fixed": Method("relative SEC, fixed radius", "#009E73", "norms pulled to a constant, in proportion"),
-    "sec-log": Method("SEC of log norms", "#009E73", "logs of norms pulled together, their common scale left free"),
-    "sec-decoupled": Method("decoupled SEC", "#56B4E9", "SEC as a plain step of the last layer, outside the optimizer"),
+    "none": Method("baseline", VERMILION, "no constraint on the norms"),
+    "l2reg": Method("L2-reg", ORANGE, "norms pulled to zero"),
+    "sec": Method("SEC", BLUE, "norms pulled to the batch's mean"),
+    "sec-ema": Method("SEC-EMA", SKY, "norms pulled to their running mean"),
+    "sec-relative": Method("relative SEC", GREEN, "norms pulled to the batch's mean, in proportion to it"),
+    "sec-initial": Method("SEC, initial radius", PURPLE, "norms pulled to the first batch's mean"),
+    "sec-fixed": Method("SEC, fixed radius", PURPLE, "norms pulled to a constant"),
+    "sec-relative-ema": Method("relative SEC-EMA", GREEN, "norms pulled to their running mean, in proportion"),
+    "sec-relative-initial": Method("relative SEC, initial radius", GREEN, "norms pulled to the first mean, scaled"),
+    "sec-relative-fixed": Method("relative SEC, fixed radius", GREEN, "norms pulled to a constant, in proportion"),
+    "sec-log": Method("SEC of log norms", GREEN, "logs of norms pulled together, their common scale left free"),
+    "sec-decoupled": Method("decoupled SEC", SKY, "SEC as a plain step of the last layer, outside the optimizer"),
     "placebo": Method("SEC's pulls, shuffled", "#999999", "a control: as strong as SEC, and evens out nothing"),
-    "scale": Method("scale alone", "#F0E442", "a control: the mean norm follows a course, the spread is left alone"),
-    "balanced": Method("balanced directions", "#000000", "norms left alone, the gradient divided by their mean"),
+    "scale": Method("scale alone", YELLOW, "a control: the mean norm follows a course, the spread is left alone"),
+    "balanced": Method("balanced directions", BLACK, "norms left alone, the gradient divided by their mean"),
 }
-"""By name, in the order of legends. Colors are Okabe and Ito's, which color-blind readers can tell apart."""
+"""By name, in the order of legends."""
 
 
 @dataclass(frozen=True)
@@ -166,6 +170,11 @@ class ScaleCourse(Checked):
 
 Constraint = Baseline | L2Reg | SEC | LogNorms | DecoupledSEC | BalancedDirections | ShuffledPulls | ScaleCourse
 
+BASELINE = Baseline().method
+"""What the others are compared with."""
+RIVALS = (SEC(relative=True).method, SEC().method)
+"""Two that are also compared with each other."""
+
 
 def label(constraint: Constraint) -> str:
     """A constraint in words with its strength: "SEC (η 0.1)"."""
@@ -178,7 +187,7 @@ def label(constraint: Constraint) -> str:
 
 def suffix(method: str) -> str:
     """What a recipe's name ends in: "-sec", nothing for the baseline."""
-    return "" if method == Baseline().method else f"-{method}"
+    return "" if method == BASELINE else f"-{method}"
 
 
 def place(method: str) -> int:

@@ -10,6 +10,7 @@ import numpy as np
 from isosphere.errors import BadArgument
 from isosphere.metrics import registry
 from isosphere.recipes import constraints, labels
+from isosphere.recipes.constraints import BASELINE, RIVALS
 from isosphere.report import style
 from isosphere.report.records import checked_metric, read_all
 from isosphere.runs import Record
@@ -78,16 +79,16 @@ def pooled(
 
 
 def compared_methods(records: Sequence[Record]) -> list[tuple[str, str]]:
-    """All methods against no constraint, and relative SEC against SEC."""
+    """All methods against the baseline, and the rivals against each other."""
     methods = list(dict.fromkeys(record["method"] for record in records))
-    pairs = [(method, "none") for method in methods if method != "none"]
-    return pairs + [("sec-relative", "sec")] * ({"sec", "sec-relative"} <= set(methods))
+    pairs = [(method, BASELINE) for method in methods if method != BASELINE]
+    return pairs + [RIVALS] * (set(RIVALS) <= set(methods))
 
 
 # ---------------------------------------------------------------- the figure
 
 
-def differences(runs: list[Path], out: Path, metric: str = "", than: str = "none") -> list[Path]:
+def differences(runs: list[Path], out: Path, metric: str = "", than: str = BASELINE) -> list[Path]:
     """Draw every method less `than`: a row for each cell with its seeds, and the pooled mean with its interval.
 
     Without a metric it is the one by which the runs are judged. Fewer than three pairs of runs have no interval.
@@ -113,7 +114,7 @@ def differences(runs: list[Path], out: Path, metric: str = "", than: str = "none
     return style.files(out)
 
 
-def all_differences(records: Sequence[Record], metric: str, than: str = "none") -> list[Difference]:
+def all_differences(records: Sequence[Record], metric: str, than: str = BASELINE) -> list[Difference]:
     """Every method less `than`, in the order of legends."""
     others = {record["method"] for record in records} - {than}
     methods = sorted(others, key=lambda method: (constraints.place(method), method))

@@ -13,12 +13,11 @@ from isosphere.errors import NoRoom, need
 from isosphere.files import replacing, writable
 from isosphere.recipes import constraints
 from isosphere.recipes import labels as words
+from isosphere.recipes.constraints import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION, YELLOW
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
-YELLOW, BLUE, VERMILION, PURPLE = "#F0E442", "#0072B2", "#D55E00", "#CC79A7"
 GRAY = "#777777"
 
 METHOD_COLORS = {name: method.color for name, method in constraints.METHODS.items()}

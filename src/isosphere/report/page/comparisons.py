@@ -8,6 +8,7 @@ import numpy as np
 from isosphere.metrics import registry
 from isosphere.metrics.registry import Metric
 from isosphere.recipes import labels
+from isosphere.recipes.constraints import BASELINE
 from isosphere.report.page.markup import number, percent
 from isosphere.report.turns import turn_slopes
 from isosphere.runs import Record, RunFolder
@@ -36,7 +37,7 @@ def comparisons(runs: Sequence[RunFolder]) -> list[str]:
     said: list[str] = []
     pairs: dict[str, list[tuple[RunFolder, RunFolder]]] = {}
     for group in groups.values():
-        base = next((run for run in group if labels.method(run.values) == "none"), group[0])
+        base = next((run for run in group if labels.method(run.values) == BASELINE), group[0])
         for run in group:
             mine, theirs = (labels.group(one.values, "constraint") for one in (run, base))
             if mine != theirs:
@@ -98,9 +99,9 @@ def method_changes(records: Sequence[Record], methods: Iterable[str]) -> list[st
     """A sentence for each method with a constraint, over all its runs that differ from one without in that alone."""
     said = []
     whole = [record for record in records if record["last"]]
-    plain = {(r["cell"], r["seed"]): r for r in whole if labels.method(r["recipe"]) == "none"}
+    plain = {(r["cell"], r["seed"]): r for r in whole if labels.method(r["recipe"]) == BASELINE}
     for method in methods:
-        own = [one for one in whole if one["method"] == method and labels.method(one["recipe"]) != "none"]
+        own = [one for one in whole if one["method"] == method and labels.method(one["recipe"]) != BASELINE]
         every = [(one, plain[one["cell"], one["seed"]]) for one in own if (one["cell"], one["seed"]) in plain]
         pairs = [pair for pair in every if not _other_settings(*pair)]
         found = changed_metrics(*(_means([pair[side]["last"] for pair in pairs]) for side in (0, 1)))

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from isosphere.metrics import registry
 from isosphere.metrics.registry import Metric
 from isosphere.recipes import labels
+from isosphere.recipes.constraints import BASELINE
 from isosphere.report import style
 from isosphere.report.curves import mean_curve, metric_curve, norm_curve, turn_curve
 from isosphere.report.differences import (
@@ -48,7 +49,7 @@ def results_section(results: Results, place: str, styles: Styles) -> str:
 
 def in_order(records: Sequence[Record]) -> list[str]:
     """The methods as they first appear, but no constraint before all."""
-    return sorted(dict.fromkeys(record["method"] for record in records), key=lambda method: method != "none")
+    return sorted(dict.fromkeys(record["method"] for record in records), key=lambda method: method != BASELINE)
 
 
 def _natural(cell: str) -> tuple[str, float]:
