@@ -6,6 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from isosphere.errors import BadArgument, NotFinite
 from isosphere.metrics import distractors as module
 from isosphere.metrics.distractors import distractors_ahead, full_float32, identification
 
@@ -164,23 +165,26 @@ def test_progress_precision_and_the_callers_settings(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("call", "message"),
+    ("name", "value", "call"),
     [
-        (lambda: identify(counts=(5, 1000)), "counts must be between 1 and 20, the number of distractors, not 1000"),
-        (lambda: identify(ks=(0,)), "ks must be positive integers, not 0"),
-        (lambda: identify(labels=torch.arange(6)), "none of the 6 probes has a mate"),
-        (lambda: identify(gallery=torch.rand(3, 4)), "gallery and gallery_labels go together"),
-        (lambda: identify(gallery=torch.rand(3, 5), gallery_labels=torch.arange(3)), "not 4 and 5"),
-        (
-            lambda: identify(distractors=torch.rand(20, 5)),
-            "probes and distractors must have one dimension, not 4 and 5",
-        ),
-        (lambda: identify(distractors=torch.full((20, 4), torch.inf)), "distractors row 0 holds"),
+        ("counts", 1000, lambda: identify(counts=(5, 1000))),
+        ("ks", 0, lambda: identify(ks=(0,))),
+        ("labels", "those of 6 probes without a mate", lambda: identify(labels=torch.arange(6))),
+        ("gallery_labels", None, lambda: identify(gallery=torch.rand(3, 4))),
+        ("gallery", (3, 5), lambda: identify(gallery=torch.rand(3, 5), gallery_labels=torch.arange(3))),
+        ("distractors", (20, 5), lambda: identify(distractors=torch.rand(20, 5))),
     ],
 )
-def test_bad_input_is_named(call, message):
-    with pytest.raises(ValueError, match=message):
+def test_bad_input_is_named(name, value, call):
+    with pytest.raises(BadArgument) as error:
         call()
+    assert (error.value.name, error.value.value) == (name, value)
+
+
+def test_a_distractor_that_is_not_finite_is_named():
+    with pytest.raises(NotFinite) as error:
+        identify(distractors=torch.full((20, 4), torch.inf))
+    assert (error.value.name, error.value.row) == ("distractors", 0)
 
 
 def identify(labels=None, distractors=None, counts=(5,), ks=(1,), **others):

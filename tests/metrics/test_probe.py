@@ -10,6 +10,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from isosphere.errors import BadArgument, NotFinite
 from isosphere.metrics import knn_accuracy, linear_probe, neighbors, probe
 
 
@@ -139,8 +140,9 @@ def test_a_diverged_rate_is_told_and_leaves_the_others_alone():
     assert result[3e38] == dict.fromkeys(("top1", "top5", "best_top1", "best_top5", "best_epoch")) | {"diverged": 1}
     late = linear_probe(*data, (20.0, 0.01), epochs=20, weight_decay=10.0)  # |1 - lr * decay| = 199 a step
     assert late[20.0]["diverged"] > 1 and late[0.01]["diverged"] is None
-    with pytest.raises(ValueError, match="diverged at every learning rate"):
+    with pytest.raises(BadArgument) as error:
         linear_probe(*data, (3e38, 2e38), epochs=4)
+    assert error.value.value == [3e38, 2e38]
 
 
 def test_ties_and_what_is_no_number_count_as_wrong():
@@ -289,27 +291,35 @@ def test_labels_may_be_words():
 
 
 @pytest.mark.parametrize(
-    "change, options, message",
+    "change, options, name, value",
     [
-        ({}, dict(k=301), r"k must be between 1 and the number of training features \(300\), not 301"),
-        ({}, dict(k=0), "k must be between"),
-        ({}, dict(temperature=0.0), "temperature must be positive"),
-        ({}, dict(k=5.0), "k must be between 1 and .*, not 5.0"),
-        ({}, dict(lrs=()), "lrs must be positive"),
-        ({}, dict(lrs=-1.0), "lrs must be positive"),
-        ({}, dict(lrs=(1.0, math.nan)), "lrs must be positive"),
-        ({}, dict(lrs=(1.0, -1.0)), "lrs must be positive"),
-        ({}, dict(epochs=0), "at least 1"),
-        ({0: torch.ones(300, 11)}, {}, "must have one dimension, not 11 and 12"),
-        ({1: torch.zeros(299, dtype=torch.int64)}, {}, "train_labels must have shape"),
-        ({2: torch.full((120, 12), math.nan)}, {}, "test_features row 0"),
-        ({1: ["a"] * 300, 3: ["a"] * 119 + ["b"]}, {}, "test label b is not among the training labels"),
-        ({3: torch.full((120,), 8)}, {}, "test label 8 is not among the training labels"),
+        ({}, dict(k=301), "k", 301),
+        ({}, dict(k=0), "k", 0),
+        ({}, dict(k=5.0), "k", 5.0),
+        ({}, dict(temperature=0.0), "temperature", 0.0),
+        ({}, dict(temperature=math.inf), "temperature", math.inf),
+        ({}, dict(lrs=()), "lrs", []),
+        ({}, dict(lrs=-1.0), "lrs", [-1.0]),
+        ({}, dict(lrs=(1.0, math.inf)), "lrs", [1.0, math.inf]),
+        ({}, dict(epochs=0), "epochs and batch", (0, 256)),
+        ({0: torch.ones(300, 11)}, {}, "test_features", (120, 12)),
+        ({1: torch.zeros(299, dtype=torch.int64)}, {}, "train_labels", (299,)),
+        ({1: ["a"] * 300, 3: ["a"] * 119 + ["b"]}, {}, "test_labels", "b"),
+        ({3: torch.full((120,), 8)}, {}, "test_labels", 8),
     ],
 )
-def test_errors_name_the_culprit(change, options, message):
+def test_errors_name_the_culprit(change, options, name, value):
     data = [change.get(place, part) for place, part in enumerate(blobs())]
     measures = (knn_accuracy, linear_probe)  # what is wrong with the data is wrong for both
     for measure in measures if change else measures[:1] if {"k", "temperature"} & set(options) else measures[1:]:
-        with pytest.raises(ValueError, match=message):
+        with pytest.raises(BadArgument) as error:
             measure(*data, **options)
+        assert (error.value.name, error.value.value) == (name, value)
+
+
+@pytest.mark.parametrize("measure", [knn_accuracy, linear_probe])
+def test_features_that_are_not_finite_are_named(measure):
+    train, labels, test, truth = blobs()
+    with pytest.raises(NotFinite) as error:
+        measure(train, labels, test * math.nan, truth)
+    assert (error.value.name, error.value.row, error.value.rows) == ("test_features", 0, 120)

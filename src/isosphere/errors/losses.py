@@ -1,4 +1,4 @@
-"""Losses: values that are not finite, and transforms that a loss does not have."""
+"""Losses and metrics: values that are not finite, and transforms that a loss does not have."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -8,7 +8,7 @@ from .base import InputError, RunError
 
 @dataclass(eq=False)
 class NotFinite(InputError):
-    """A row of a loss's input that holds NaN or infinity."""
+    """A row of an input that holds NaN, infinity or numbers too large for a norm."""
 
     text: ClassVar[str] = "{name} row {row} of {rows} is not finite"
     name: str

@@ -10,7 +10,17 @@ from numbers import Integral
 import torch
 from torch import Tensor
 
-from isosphere.metrics.neighbors import Array, block_rows, checked_embeddings, checked_labels, directions, numbered
+from isosphere.errors import BadArgument
+from isosphere.metrics.neighbors import (
+    Array,
+    block_rows,
+    checked_embeddings,
+    checked_labels,
+    directions,
+    numbered,
+    widened,
+    widest_type,
+)
 
 POOL = 1 << 24  # distances that seeding holds at once; on every device alike, for one seed to give one result
 
@@ -26,7 +36,7 @@ def kmeans(
     """
     points = checked_embeddings(points, "points")
     if not isinstance(clusters, Integral) or not 1 <= clusters <= len(points):
-        raise ValueError(f"clusters must be between 1 and the number of points ({len(points)}), not {clusters!r}")
+        raise BadArgument("clusters", clusters, f"a whole number from 1 to that of the points, {len(points)}")
     origin = points.mean(0)
     points = points - origin  # |x|^2 - 2 xc + |c|^2 cancels badly far from the origin
     squares = points.square().sum(1)
@@ -41,7 +51,7 @@ def kmeans(
                 break
     step = block_rows(points.shape[1] * 16, points.device)
     inertia = sum(
-        (part - centroids[nearest]).square().sum(dtype=torch.float64)
+        (part - centroids[nearest]).square().sum(dtype=widest_type(points.device))
         for part, nearest in zip(points.split(step), assignments.split(step), strict=True)
     )
     return assignments, centroids + origin, float(inertia)
@@ -58,7 +68,7 @@ def clustering_metrics(embeddings: Array, labels: Array, seed: int = 0) -> dict[
 
 def nmi(clusters: Array, labels: Array) -> float:
     """Normalized mutual information 2 I / (H + H) of two partitions (N,), (N,); two trivial partitions agree: 1."""
-    joint, rows, columns = (count.double() / len(clusters) for count in _contingency(clusters, labels))
+    joint, rows, columns = (widened(count) / len(clusters) for count in _contingency(clusters, labels))
     joint, rows, columns = (-(share * share.log()).sum() for share in (joint, rows, columns))
     entropies = float(rows + columns)
     # I = H + H - H(joint); rounding may take it below zero.
@@ -74,7 +84,7 @@ def pairwise_f1(clusters: Array, labels: Array) -> float:
 def _contingency(clusters: Array, labels: Array) -> tuple[Tensor, Tensor, Tensor]:
     """Sizes of the non-empty cells, of the clusters and of the classes, int64; never a dense table."""
     if len(clusters) == len(labels) == 0:  # of which a list would be taken for float
-        raise ValueError("clusters and labels are empty")
+        raise BadArgument("clusters", 0, "labels of one row at least")
     (clusters,), (labels,) = numbered(clusters), numbered(labels)
     clusters = checked_labels(clusters, len(clusters), name="clusters")
     labels = checked_labels(labels, len(clusters), clusters.device)
@@ -96,7 +106,8 @@ def _seeded(points: Tensor, squares: Tensor, clusters: int, generator: torch.Gen
     nearest = _squared_distances(points, squares, chosen, buffer)[0].clamp(min=0)  # to a centroid so far, (N,)
     while len(chosen) < clusters:
         count = trials * max(1, min(most, len(chosen) // 4, clusters - len(chosen)))
-        draws = torch.rand(2, count, generator=generator, dtype=torch.float64).to(points.device)
+        draws = torch.rand(2, count, generator=generator, dtype=torch.float64)
+        draws = draws.to(points.device, widest_type(points.device))
         # In whole numbers: CUDA refuses a running sum of floats where deterministic algorithms are asked for.
         largest = nearest.amax().clamp(min=torch.finfo(points.dtype).tiny)
         cumulative = (nearest / largest * 2**30).long().cumsum(0)

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from isosphere.errors import BadArgument
 from isosphere.metrics.neighbors import (
     Array,
     Twins,
@@ -23,6 +24,7 @@ from isosphere.metrics.neighbors import (
     listed,
     numbered,
     tensor,
+    widened,
 )
 
 COLUMNS = 1 << 15  # distractors in one matrix product
@@ -51,7 +53,7 @@ def identification(
     rows, _, ahead = distractors_ahead(
         probes, labels, distractors, counts, max(ks), gallery, gallery_labels, seed, progress
     )
-    result = {f"rank{k}@{n}": float((ahead[n] < k).double().mean()) for n in ahead for k in ks}
+    result = {f"rank{k}@{n}": float(widened(ahead[n] < k).mean()) for n in ahead for k in ks}
     return result | {"pairs": len(rows), "singletons": len(probes) - len(rows.unique())}
 
 
@@ -77,8 +79,7 @@ def distractors_ahead(
     pairs.find_ties(largest_eps(pairs.probes, *given))
     _check_within("counts", counts, len(distractors))
     if distractors.shape[1] != pairs.probes.shape[1]:
-        sizes = f"{pairs.probes.shape[1]} and {distractors.shape[1]}"
-        raise ValueError(f"probes and distractors must have one dimension, not {sizes}")
+        raise BadArgument("distractors", tuple(distractors.shape), f"of shape (M, {pairs.probes.shape[1]})")
     shuffled = torch.randperm(len(distractors), generator=torch.Generator().manual_seed(seed)).to(distractors.device)
     ahead, result, done = torch.zeros_like(pairs.rows), {}, 0
     with full_float32():
@@ -99,12 +100,12 @@ class _Pairs:
         probes, (labels, gallery_labels) = checked_embeddings(probes, "probes"), numbered(labels, gallery_labels)
         labels = checked_labels(labels, len(probes), probes.device)
         if (gallery is None) != (gallery_labels is None):
-            raise ValueError("gallery and gallery_labels go together: give both or neither")
+            raise BadArgument("gallery_labels", None, "given where a gallery is, and only there")
         mates = probes if gallery is None else checked_embeddings(gallery, "gallery").to(probes)
         mate_labels = labels if gallery is None else gallery_labels
         mate_labels = checked_labels(mate_labels, len(mates), probes.device, "gallery_labels")
         if probes.shape[1] != mates.shape[1]:
-            raise ValueError(f"probes and gallery must have one dimension, not {probes.shape[1]} and {mates.shape[1]}")
+            raise BadArgument("gallery", tuple(mates.shape), f"of shape (M, {probes.shape[1]})")
         labels, self.order = labels.sort(stable=True)
         wanted = torch.isin(mate_labels, labels).nonzero().squeeze(1)
         mate_labels, mate_order = mate_labels[wanted].sort(stable=True)
@@ -119,7 +120,7 @@ class _Pairs:
             others = self.rows != self.columns
             self.rows, self.columns = self.rows[others], self.columns[others]
         if len(self.rows) == 0:
-            raise ValueError(f"none of the {len(probes)} probes has a mate, another image with its label")
+            raise BadArgument("labels", f"those of {len(probes)} probes without a mate", "of two images at least")
         self.blocks = list(self._blocks(first, end))
         widest = max(columns.stop - columns.start for _, columns, _ in self.blocks)
         # Distractors, then mates: one product for both, in which equal directions get equal scores: ties are ties.
@@ -189,4 +190,4 @@ def _check_within(name: str, values: Sequence[int], largest: int) -> None:
     for value in values or [0]:
         if isinstance(value, bool) or int(value) != value or not 1 <= value <= largest:
             limit = f"between 1 and {largest}, the number of distractors" if name == "counts" else "positive integers"
-            raise ValueError(f"{name} must be {limit}, not {value!r}")
+            raise BadArgument(name, value, limit)

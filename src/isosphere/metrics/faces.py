@@ -1,4 +1,4 @@
-"""Faces: verification of pairs, and whether a norm foretells an error; as fractions. Identification is beside it.
+"""Faces: verification of pairs, and whether a low norm predicts an error, as fractions.
 
 Scores are cosines. A pair is accepted where its score is at least the threshold.
 """
@@ -10,8 +10,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from isosphere.errors import BadArgument, NotFinite, OneKindOfPairs
 from isosphere.metrics.distractors import identification
-from isosphere.metrics.neighbors import Array, checked_embeddings, checked_labels, directions, listed, tensor
+from isosphere.metrics.neighbors import (
+    Array,
+    checked_embeddings,
+    checked_labels,
+    directions,
+    listed,
+    tensor,
+    widened,
+    widest_type,
+)
 from isosphere.sphere import norms
 
 __all__ = [
@@ -26,18 +36,18 @@ def mirror_averaged(embed: Callable[[Tensor], Tensor], images: Tensor) -> Tensor
 
     The direction is that of the mean of the two raw embeddings: the one with the larger norm decides more, and where
     SEC has made norms equal they count the same. The norm is the mean of the two norms, since that of their mean would
-    also tell how well they agree.
+    also say how well they agree.
     """
     one, other = embed(images).float(), embed(images.flip(-1)).float()
     return directions(one + other) * ((norms(one) + norms(other)) / 2)[:, None]
 
 
 def pair_cosines(left: Array, right: Array) -> Tensor:
-    """The cosine of each pair of embeddings, (P, D), (P, D) -> (P,), summed in float64."""
+    """The cosine of each pair of embeddings, (P, D), (P, D) -> (P,), summed in the widest type."""
     left, right = checked_embeddings(left, "left"), checked_embeddings(right, "right")
     if left.shape != right.shape:
-        raise ValueError(f"left and right must have one shape, not {tuple(left.shape)} and {tuple(right.shape)}")
-    return (directions(left) * directions(right).to(left)).sum(1, dtype=torch.float64)
+        raise BadArgument("right", tuple(right.shape), f"of the shape of left, {tuple(left.shape)}")
+    return (directions(left) * directions(right).to(left)).sum(1, dtype=widest_type(left.device))
 
 
 def verification(left: Array, right: Array, same: Array, fold: Array | int = 10) -> dict[str, float | list[float]]:
@@ -52,7 +62,7 @@ def verification(left: Array, right: Array, same: Array, fold: Array | int = 10)
         fold = torch.where(same, same.cumsum(0), (~same).cumsum(0)) % fold
     wrong, thresholds = wrong_pairs(cosines, same, fold)
     fold = tensor(fold).to(wrong.device)
-    accuracies = torch.stack([1 - wrong[fold == number].double().mean() for number in fold.unique()])
+    accuracies = torch.stack([1 - widened(wrong[fold == number]).mean() for number in fold.unique()])
     summary = {"accuracy": float(accuracies.mean()), "std": float(accuracies.std(correction=0))}
     return summary | {"accuracies": accuracies.tolist(), "thresholds": thresholds}
 
@@ -63,13 +73,13 @@ def wrong_pairs(cosines: Array, same: Array, fold: Array) -> tuple[Tensor, list[
     fold = checked_labels(fold, len(cosines), cosines.device, "fold")
     numbers = fold.unique()
     if len(numbers) < 2:
-        raise ValueError("fold must name at least two folds: one is tested with a threshold that the others choose")
+        raise BadArgument("fold", len(numbers), "two folds at least: one is tested with a threshold of the others")
     wrong, thresholds = torch.empty_like(same), []
     for number in numbers:
         tested = fold == number
         others = same[~tested]
         if others.all() or not others.any():
-            raise ValueError(f"all folds but {int(number)} hold pairs of one kind alone, which choose no threshold")
+            raise BadArgument("fold", int(number), "such that all the other folds together hold both kinds of pairs")
         thresholds.append(best_threshold(cosines[~tested], same[~tested]))
         wrong[tested] = (cosines[tested] >= thresholds[-1]) != same[tested]
     return wrong, thresholds
@@ -80,11 +90,11 @@ def best_threshold(cosines: Tensor, same: Tensor) -> float:
 
     It lies in the middle between two neighboring scores; 2 accepts nobody and -2 everybody.
     """
-    cosines, order = cosines.double().sort(descending=True)
+    cosines, order = widened(cosines).sort(descending=True)
     gains = same[order].long() * 2 - 1  # of accepting one pair more
     right = F.pad(gains.cumsum(0), (1, 0))  # (P + 1,), by the number of accepted pairs, up to a constant
     above, below = F.pad(cosines, (1, 0), value=2.0), F.pad(cosines, (0, 1), value=-2.0)
-    cut = int(torch.where(above > below, right, right.min() - 1).argmax())  # equal scores are not parted
+    cut = int(torch.where(above > below, right, right.min() - 1).argmax())  # equal scores are not separated
     if cut in (0, len(cosines)):
         return 2.0 if cut == 0 else -2.0
     lowest, highest = float(above[cut]), float(below[cut])  # of the accepted, of the rejected
@@ -98,7 +108,7 @@ def roc(scores: Array, same: Array) -> tuple[Tensor, Tensor, Tensor]:
     scores, order = scores.sort(descending=True)
     last = F.pad(scores[1:] < scores[:-1], (0, 1), value=True)  # equal scores are accepted together
     true, accepted = same[order].cumsum(0)[last], last.nonzero().squeeze(1) + 1
-    false_accepts, true_accepts = (accepted - true) / (~same).sum().double(), true / same.sum().double()
+    false_accepts, true_accepts = (accepted - true) / widened((~same).sum()), true / widened(same.sum())
     return F.pad(false_accepts, (1, 0)), F.pad(true_accepts, (1, 0)), F.pad(scores[last], (1, 0), value=torch.inf)
 
 
@@ -113,7 +123,7 @@ def tar_at_far(scores: Array, same: Array, fars: Sequence[float] | float) -> dic
     for far in fars:
         if not FEWEST_FALSE_ACCEPTS <= far * impostors * (1 + 1e-9) or far > 1:
             least = FEWEST_FALSE_ACCEPTS / impostors
-            raise ValueError(f"a FAR of {far:g} cannot be measured with {impostors} impostor pairs: {least:g} to 1 can")
+            raise BadArgument("fars", far, f"rates that {impostors} impostor pairs can measure, {least:g} to 1")
     return {far: float(true_accepts[false_accepts <= far * (1 + 1e-9)][-1]) for far in fars}
 
 
@@ -133,19 +143,19 @@ def equal_error_rate(scores: Array, same: Array) -> float:
 
 
 def norm_and_errors(norms: Array, wrong: Array, groups: int = 10) -> dict[str, float | None | list[float]]:
-    """How well a low norm foretells an error: norms (N,), wrong (N,); for a pair take the smaller norm of the two.
+    """How well a low norm predicts an error: norms (N,), wrong (N,); for a pair take the smaller norm of the two.
 
     `auroc` is how often, of a wrong one and a right one, the wrong one has the lower norm (ties half): 0.5 where the
-    norm tells nothing, None where all are right or all are wrong. `error_rates` and `mean_norms` are those of groups of
+    norm says nothing, None where all are right or all are wrong. `error_rates` and `mean_norms` are those of groups of
     equal size, from the lowest norms to the highest; equal norms share their errors evenly.
     """
-    norms = torch.as_tensor(norms).detach().double()
+    norms = widened(torch.as_tensor(norms).detach())
     wrong = torch.as_tensor(wrong).to(norms.device).bool()
     if norms.ndim != 1 or wrong.shape != norms.shape or len(norms) < groups:
-        shapes = f"{tuple(norms.shape)} and {tuple(wrong.shape)}"
-        raise ValueError(f"norms and wrong must have one shape (N,) with N at least {groups}, not {shapes}")
+        shapes = (tuple(norms.shape), tuple(wrong.shape))
+        raise BadArgument("norms and wrong", shapes, f"of one shape (N,) with N at least {groups}")
     values, place, sizes = norms.unique(return_inverse=True, return_counts=True)
-    errors = torch.zeros_like(values).index_add_(0, place, wrong.double()) / sizes
+    errors = torch.zeros_like(values).index_add_(0, place, widened(wrong)) / sizes
     parts = [part.tensor_split(groups) for part in (errors.repeat_interleave(sizes), values.repeat_interleave(sizes))]
     rates, means = ([float(group.mean()) for group in part] for part in parts)
     known = bool(wrong.any()) and not bool(wrong.all())
@@ -153,16 +163,15 @@ def norm_and_errors(norms: Array, wrong: Array, groups: int = 10) -> dict[str, f
 
 
 def _checked_pairs(scores: Array, same: Array) -> tuple[Tensor, Tensor]:
-    """Scores (P,) in float64 and same (P,) as bool on one device; a ValueError unless there are pairs of both kinds."""
-    scores, same = tensor(scores).detach().double(), tensor(same)
+    """Scores (P,) in the widest type and same (P,) as bool on one device; refused without pairs of both kinds."""
+    scores, same = widened(tensor(scores).detach()), tensor(same)
     if scores.ndim != 1 or same.shape != scores.shape:
-        shapes = f"{tuple(scores.shape)} and {tuple(same.shape)}"
-        raise ValueError(f"scores and same must have one shape (P,), not {shapes}")
+        raise BadArgument("scores and same", (tuple(scores.shape), tuple(same.shape)), "of one shape (P,)")
     if scores.isnan().any():
-        raise ValueError(f"score {int(scores.isnan().int().argmax())} is NaN")
+        raise NotFinite("scores", int(scores.isnan().int().argmax()), len(scores))
     if ((same != 0) & (same != 1)).any():
-        raise ValueError("same must be True or 1 for pairs of one person, and False or 0 for the others")
+        raise BadArgument("same", same.dtype, "True or 1 for pairs of one person, and False or 0 for the others")
     same = same.to(scores.device).bool()
     if same.all() or not same.any():
-        raise ValueError(f"all {len(same)} pairs are {'of one person' if same.all() else 'impostors'}: both are needed")
+        raise OneKindOfPairs("same", len(same), "one person" if same.all() else "two people")
     return scores, same

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from isosphere import sphere
+from isosphere.errors import BadArgument, NotFinite
 
 Array = Tensor | np.ndarray | Sequence[Any]  # what `tensor` takes
 BLOCK_BYTES = {"cpu": 1 << 26}  # where memory is scarce
@@ -32,30 +33,29 @@ def block_rows(bytes_per_row: int, device: torch.device) -> int:
 
 
 def checked_embeddings(embeddings: Array, name: str = "embeddings") -> Tensor:
-    """The embeddings (N, D) without gradient, at least float32, or a ValueError that names the row at fault."""
+    """The embeddings (N, D) without gradient, at least float32, or a BadArgument that names the row at fault."""
     embeddings = tensor(embeddings).detach()
     if embeddings.ndim != 2 or 0 in embeddings.shape:
-        raise ValueError(f"{name} must have shape (N, D) with N and D at least 1, not {tuple(embeddings.shape)}")
+        raise BadArgument(name, tuple(embeddings.shape), "of shape (N, D) with N and D at least 1")
     if not embeddings.is_floating_point():
-        raise ValueError(f"{name} must be floating point, not {embeddings.dtype}")
+        raise BadArgument(name, embeddings.dtype, "of floating point")
     embeddings = sphere.raised(embeddings)
     bad = ~sphere.norms(embeddings).isfinite()
     if bad.any():
-        row, count = int(bad.int().argmax()), int(bad.sum())
-        raise ValueError(f"{name} row {row} holds NaN, infinity or too large a number ({count} such rows)")
+        raise NotFinite(name, int(bad.int().argmax()), len(embeddings))
     return embeddings
 
 
 def checked_labels(labels: Array, size: int, device: torch.device | None = None, name: str = "labels") -> Tensor:
-    """The labels (N,) as int64 on the device, or a ValueError for another shape or for labels that are not integers."""
+    """The labels (N,) as int64 on the device, or a BadArgument for another shape or type."""
     try:
         labels = tensor(labels)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise ValueError(f"{name} must be integers, or words if all labels are") from error
+        raise BadArgument(name, type(labels), "integers, or words if all labels are") from error
     if labels.shape != (size,):
-        raise ValueError(f"{name} must have shape ({size},), one for each row, not {tuple(labels.shape)}")
+        raise BadArgument(name, tuple(labels.shape), f"of shape ({size},), one for each row")
     if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
-        raise ValueError(f"{name} must be integers, not {labels.dtype}: give each class a whole number, or a word")
+        raise BadArgument(name, labels.dtype, "integers: give each class a whole number, or a word")
     return labels.to(device=device, dtype=torch.int64)
 
 
@@ -139,6 +139,11 @@ def widest_type(device: torch.device) -> torch.dtype:
     return torch.float32 if device.type in WITHOUT_FLOAT64 else torch.float64
 
 
+def widened(values: Tensor) -> Tensor:
+    """The values in the type to sum in."""
+    return values.to(widest_type(values.device))
+
+
 def largest_eps(*tensors: Tensor) -> float:
     """The relative distance of neighboring numbers in the coarsest of the types; float32 kept in float64 is float32."""
     return max(torch.finfo(torch.float32 if _is_float32(rows) else rows.dtype).eps for rows in tensors)
@@ -181,7 +186,7 @@ class Gallery:
         self, embeddings: Array, labels: Array, ref_embeddings: Array | None = None, ref_labels: Array | None = None
     ) -> None:
         if (ref_embeddings is None) != (ref_labels is None):
-            raise ValueError("ref_embeddings and ref_labels go together: give both or neither")
+            raise BadArgument("ref_labels", None, "given where ref_embeddings are, and only there")
         given = tensor(embeddings if ref_embeddings is None else ref_embeddings)
         embeddings, (labels, ref_labels) = checked_embeddings(embeddings), numbered(labels, ref_labels)
         self.labels = checked_labels(labels, len(embeddings), embeddings.device)
@@ -191,8 +196,7 @@ class Gallery:
         if ref_embeddings is not None:
             ref_embeddings = checked_embeddings(given, "ref_embeddings").to(embeddings)
             if ref_embeddings.shape[1] != embeddings.shape[1]:
-                sizes = f"{embeddings.shape[1]} and {ref_embeddings.shape[1]}"
-                raise ValueError(f"embeddings and ref_embeddings must have one dimension, not {sizes}")
+                raise BadArgument("ref_embeddings", tuple(ref_embeddings.shape), f"of shape (M, {embeddings.shape[1]})")
             ref_sorted = checked_labels(ref_labels, len(ref_embeddings), embeddings.device, "ref_labels")
             self.ref_directions = directions(ref_embeddings)
         self._twins = Twins(self.ref_directions, largest_eps(given, embeddings))

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from isosphere import sphere
+from isosphere.errors import BadArgument
 from isosphere.metrics.neighbors import (
     Array,
     Twins,
@@ -25,6 +26,7 @@ from isosphere.metrics.neighbors import (
     numbered,
     tensor,
     total,
+    widened,
 )
 
 
@@ -60,9 +62,9 @@ def linear_probe(
     train, targets, test, truth, classes = _checked(train_features, train_labels, test_features, test_labels)
     lrs = [float(lr) for lr in listed(lrs)]
     if not lrs or not all(0 < lr < math.inf for lr in lrs):
-        raise ValueError(f"lrs must be positive numbers, at least one, not {lrs}")
+        raise BadArgument("lrs", lrs, "finite numbers above 0, at least one")
     if epochs < 1 or batch < 1:
-        raise ValueError(f"epochs and batch must be at least 1, not {epochs} and {batch}")
+        raise BadArgument("epochs and batch", (epochs, batch), "at least 1")
     classifiers = _Classifiers(len(lrs), classes, train, momentum, weight_decay)
     starts = torch.tensor(lrs, dtype=train.dtype).repeat_interleave(classes).to(train.device)
     order = torch.empty(len(train), dtype=torch.int64, device=train.device)
@@ -85,7 +87,7 @@ def linear_probe(
             progress(number + 1, epochs)
     results = {lr: _told(counts, len(test)) for lr, counts in zip(lrs, history.cpu().unbind(1), strict=True)}
     if all(result["diverged"] for result in results.values()):
-        raise ValueError(f"the probe diverged at every learning rate ({lrs}); use smaller ones")
+        raise BadArgument("lrs", lrs, "smaller: the probe diverged at each")
     return results
 
 
@@ -105,9 +107,9 @@ def knn_accuracy(
     given = tensor(train_features)
     train, targets, test, truth, classes = _checked(given, train_labels, test_features, test_labels)
     if not isinstance(k, Integral) or not 1 <= k <= len(train):
-        raise ValueError(f"k must be between 1 and the number of training features ({len(train)}), not {k!r}")
-    if not temperature > 0:
-        raise ValueError(f"temperature must be positive, not {temperature}")
+        raise BadArgument("k", k, f"a whole number from 1 to that of training features, {len(train)}")
+    if not 0 < temperature < math.inf:
+        raise BadArgument("temperature", temperature, "a finite number above 0")
     train, test = directions(train), directions(test)
     twins = Twins(train, largest_eps(given, train))
     step = block_rows(len(train) * 10 * train.element_size(), train.device)
@@ -126,7 +128,7 @@ def knn_accuracy(
         votes = train.new_zeros(len(part), classes)
         votes.index_put_((rows, targets[columns]), weights, accumulate=True)  # in a fixed order on a GPU, too
         right += _right(votes[:, None], labels)
-    top1, top5 = (right[0].double() / len(test)).tolist()
+    top1, top5 = (widened(right[0]) / len(test)).tolist()
     return {"top1": top1, "top5": top5}
 
 
@@ -175,19 +177,18 @@ class _Classifiers:
 def _checked(
     train_features: Array, train_labels: Array, test_features: Array, test_labels: Array
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, int]:
-    """Features in one type on the training features' device, labels as 0..C-1, and C; or a ValueError."""
+    """Features in one type on the training features' device, labels as 0..C-1, and C; or an error."""
     train = checked_embeddings(train_features, "train_features")
     test = checked_embeddings(test_features, "test_features").to(train)
     if train.shape[1] != test.shape[1]:
-        sizes = f"{train.shape[1]} and {test.shape[1]}"
-        raise ValueError(f"train_features and test_features must have one dimension, not {sizes}")
+        raise BadArgument("test_features", tuple(test.shape), f"of shape (M, {train.shape[1]})")
     targets, truth = numbered(train_labels, test_labels)
     targets = checked_labels(targets, len(train), train.device, "train_labels")
     truth = checked_labels(truth, len(test), train.device, "test_labels")
     names, targets = targets.unique(return_inverse=True)
     unknown = ~torch.isin(truth, names)
     if unknown.any():
-        raise ValueError(f"test label {test_labels[int(unknown.int().argmax())]} is not among the training labels")
+        raise BadArgument("test_labels", test_labels[int(unknown.int().argmax())], "among the training labels")
     return train, targets, test, torch.searchsorted(names, truth), len(names)
 
 

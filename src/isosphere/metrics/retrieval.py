@@ -11,7 +11,8 @@ from numbers import Integral
 import torch
 from torch import Tensor
 
-from isosphere.metrics.neighbors import Array, Gallery, checked_labels, listed, numbered, total
+from isosphere.errors import BadArgument
+from isosphere.metrics.neighbors import Array, Gallery, checked_labels, listed, numbered, total, widened
 
 NEVER = torch.iinfo(torch.int32).max
 
@@ -84,7 +85,7 @@ def _checked_ks(ks: Sequence[int] | int) -> list[int]:
     ks = listed(ks)
     for k in ks:
         if not isinstance(k, Integral) or isinstance(k, bool) or k < 1:
-            raise ValueError(f"ks must be positive integers, not {k!r}")
+            raise BadArgument("ks", k, "positive integers")
     return [int(k) for k in ks]
 
 
@@ -116,5 +117,5 @@ def _precision_sums(positives: Tensor, negatives: Tensor, counts: Tensor) -> Ten
     ahead = nearest.shape[1] - torch.searchsorted(nearest, positives)
     place = torch.arange(1, positives.shape[1] + 1, device=counts.device)
     rank = place + ahead
-    hit = (rank <= counts[:, None]).double()
+    hit = widened(rank <= counts[:, None])
     return torch.stack([(hit * place / rank).sum(1), hit.sum(1)]).div(counts.clamp(min=1)).sum(1)
