@@ -13,10 +13,9 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import isosphere
-from isosphere.errors import Held
+from isosphere.errors import UnequalRanks
 from isosphere.inference import embed
 from isosphere.recipes import schema
-from isosphere.train.folder import claimed, held
 from isosphere.train.loop import prepare, train_step, training_feed
 from tiny import tiny_recipe
 
@@ -144,25 +143,14 @@ def own_embeddings(folder: Path, files: list[Path]) -> list[torch.Tensor]:
     return found
 
 
-def uneven_gather(rows: list[int], labels: list[int]) -> str:
-    """What `gather` says of so many rows on each rank."""
+def uneven_gather(rows: list[int], labels: list[int]) -> tuple[list[int], list[int]] | None:
+    """What `gather` refuses of so many rows on each rank."""
     rank = dist.get_rank()
     try:
         isosphere.gather(torch.zeros(rows[rank], 2), torch.zeros(labels[rank], dtype=torch.long))
-    except ValueError as error:
-        return str(error)
-    return ""
-
-
-def places(folder: Path) -> dict[str, Any]:
-    """The folder that this rank claims as "own", and the process that holds "taken"."""
-    with claimed(folder, "own") as found:
-        dist.barrier()
-    try:
-        with held(folder / "taken"):
-            return {}
-    except Held as error:
-        return {"claimed": found, "held": error.holder.split()[1]}
+    except UnequalRanks as error:
+        return error.embeddings, error.labels
+    return None
 
 
 def synced_activation(dtypes: tuple[torch.dtype, ...]) -> list[torch.Tensor]:

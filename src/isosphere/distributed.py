@@ -15,7 +15,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from isosphere.errors import BadArgument, Option, UnequalRanks, Unsupported
 from isosphere.losses.sharded import is_sharded
+from isosphere.losses.transforms import transformed
 from isosphere.sphere import raised
 
 T = TypeVar("T")
@@ -43,30 +45,28 @@ def rank() -> int:
 
 
 def find_device(name: str | torch.device) -> torch.device:
-    """The device of this name, if there is one; "auto" is a GPU, if there is one."""
+    """The device of this name, of any kind that torch has, if it is there; "auto" is a GPU of CUDA, or the CPU."""
     wanted = str(name)
     if wanted == "auto":
         wanted = "cuda" if torch.cuda.is_available() else "cpu"
-    kind, _, number = wanted.partition(":")
-    if kind not in ("cpu", "cuda") or (number and not number.isdecimal()):
-        raise ValueError(f"device is auto, cpu or cuda, not {name}; one of several is cuda:1")
-    if kind == "cpu":
-        return torch.device("cpu")
-    if not torch.cuda.is_available():
-        raise ValueError("no CUDA device here; use cpu, on the command line --device cpu")
-    if number and int(number) >= torch.cuda.device_count():
-        raise ValueError(f"no {name} here; the last is cuda:{torch.cuda.device_count() - 1}")
-    return torch.device(wanted)
+    try:
+        device = torch.device(wanted)
+        torch.zeros(1, device=device).item()  # which a device that is not here cannot do, nor one without values
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        expected = "auto, cpu, cuda, cuda:1 or another device of this machine"
+        raise BadArgument(Option("device"), wanted, expected) from error
+    return torch.device("cpu") if device.type == "cpu" else device
 
 
 def pick_device(name: str | torch.device) -> torch.device:
     """The device of this process, from now on the current one, after joining the others that torchrun started."""
     device = find_device(name)
     if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not dist.is_initialized():
-        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+        dist.init_process_group(dist.get_default_backend_for_device(device.type))
         atexit.register(dist.destroy_process_group)
-    if device.type == "cuda":
-        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)) if device.index is None else device.index)
+    if device.type not in ("cpu", "mps"):
+        number = int(os.environ.get("LOCAL_RANK", 0)) if device.index is None else device.index
+        torch.get_device_module(device).set_device(number)
     return torch.device(device.type)
 
 
@@ -95,6 +95,8 @@ def gather(embeddings: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """
     if world() == 1:
         return embeddings, labels
+    if transformed(embeddings, labels):
+        raise Unsupported("gather", "transforms", "gather first, and transform what is computed of it")
     if embeddings.device.type == "cpu":
         _check_rows(len(embeddings), len(labels))
     parts = [torch.empty_like(labels) for _ in range(world())]
@@ -109,8 +111,7 @@ def _check_rows(embeddings: int, labels: int) -> None:
     dist.all_gather(parts, own)
     rows, named = torch.stack(parts).T.tolist()
     if len({*rows}) > 1 or len({*named}) > 1:
-        told = f"the ranks have {', '.join(map(str, rows))} embeddings with {', '.join(map(str, named))} labels"
-        raise ValueError(f"gather needs the same number of rows on every rank, and {told}: drop_last=True helps")
+        raise UnequalRanks(rows, named)
 
 
 class _SumOverRanks(torch.autograd.Function):
@@ -144,7 +145,7 @@ class SyncedBatchNorm(nn.Module):
     def __init__(self, plain: nn.modules.batchnorm._BatchNorm):
         super().__init__()
         if plain.weight is None or plain.running_mean is None or plain.momentum is None:
-            raise ValueError(f"cannot synchronize {plain}: it lacks weights, statistics or a momentum")
+            raise BadArgument("batch norm", str(plain), "one with weights, statistics and a momentum")
         self.eps, self.momentum, self.training = plain.eps, plain.momentum, plain.training
         self.weight, self.bias = plain.weight, plain.bias
         self.drop, self.act = getattr(plain, "drop", nn.Identity()), getattr(plain, "act", nn.Identity())

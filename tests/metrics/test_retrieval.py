@@ -125,10 +125,14 @@ def twins_of(embeddings):
 
 
 def scaled_copies(seed, n, d, dtype):
-    """c * v for one v and n scales between 1e-3 and 1e3, each component rounded to the type."""
+    """c * v for one v and n scales between 1e-3 and 1e3, each component rounded to the type.
+
+    In float16 scales begin at 1: below, numbers lose digits, and directions are no longer the same.
+    """
+    low = 0 if dtype == torch.float16 else -3
     g = torch.Generator().manual_seed(seed)
     one = torch.randn(d, generator=g, dtype=torch.float64) * 10 ** -(2 * torch.rand(d, generator=g).double())
-    return (one * 10 ** (6 * torch.rand(n, 1, generator=g).double() - 3)).to(dtype)
+    return (one * 10 ** ((3 - low) * torch.rand(n, 1, generator=g).double() + low)).to(dtype)
 
 
 DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]

@@ -2,12 +2,12 @@
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -16,6 +16,7 @@ from torch import nn
 
 import ranks
 from isosphere import distributed, load_run
+from isosphere.errors import BadArgument, Option
 from isosphere.train.loop import fit
 from tiny import TINY, tiny_recipe
 
@@ -57,18 +58,6 @@ def test_our_loop_on_two_ranks_is_our_loop_on_one(traces, number):
     assert any(gradient.abs().max() > 0 for gradient in alone[number]["gradients"].values())
 
 
-def test_a_plain_ddp_loop_with_gather_and_sync():
-    generator = torch.Generator().manual_seed(0)
-    images = torch.randn(20, 7, dtype=torch.float64, generator=generator) * torch.rand(20, 1, generator=generator)
-    labels = torch.arange(10).repeat(2)
-    wanted = ranks.plain_ddp_loops(images, labels, 20)
-    for found in ranks.on_ranks(2, ranks.plain_ddp_loops, images, labels, 20):
-        assert found.keys() == wanted.keys() == ranks.PLAIN_LOOPS.keys()
-        for name in wanted:
-            for part in ("gradients", "weights", "constraint"):
-                same(found[name][part], wanted[name][part])
-
-
 def test_synchronized_batch_norm_keeps_an_activation_inside_it():
     dtypes = torch.float64, torch.float32, torch.bfloat16
     both = zip(*ranks.on_ranks(2, ranks.synced_activation, dtypes), strict=True)
@@ -80,7 +69,7 @@ def test_synchronized_batch_norm_keeps_an_activation_inside_it():
 def test_a_batch_norm_that_cannot_be_synchronized_is_named(monkeypatch):
     monkeypatch.setattr(distributed, "world", lambda: 2)
     for lacking in ({"affine": False}, {"track_running_stats": False}, {"momentum": None}):
-        with pytest.raises(ValueError, match="cannot synchronize .*: it lacks weights, statistics or a momentum"):
+        with pytest.raises(BadArgument):
             distributed.synchronize_batch_norm(nn.Sequential(nn.BatchNorm2d(2, **lacking)))
 
 
@@ -105,10 +94,9 @@ def test_a_run_embeds_what_its_own_rank_is_given(tmp_path):
 
 
 def test_gather_refuses_other_numbers_of_rows_on_all_ranks():
-    assert ranks.on_ranks(2, ranks.uneven_gather, [4, 4], [4, 4]) == ["", ""]
-    for rows, labels, told in (([4, 3], [4, 3], "4, 3 embeddings with 4, 3"), ([4, 4], [4, 3], "4, 4 .* with 4, 3")):
-        for found in ranks.on_ranks(2, ranks.uneven_gather, rows, labels):
-            assert re.search(f"same number of rows on every rank, .* {told} labels: drop_last=True helps", found)
+    assert ranks.on_ranks(2, ranks.uneven_gather, [4, 4], [4, 4]) == [None, None]
+    for rows, labels in (([4, 3], [4, 3]), ([4, 4], [4, 3])):
+        assert ranks.on_ranks(2, ranks.uneven_gather, rows, labels) == [(rows, labels)] * 2
 
 
 def test_load_run_leaves_torch_distributed_to_its_caller(tmp_path, monkeypatch):
@@ -127,27 +115,24 @@ def test_a_world_of_one_needs_no_rank(tmp_path):
         assert done.returncode == 0 and "R@1" in done.stdout, done.stderr
 
 
-def test_a_device_is_a_name_or_torchs_own(monkeypatch):
+def test_a_device_is_any_that_is_here(monkeypatch):
     for name in ("cpu", "cpu:0", torch.device("cpu")):
         assert distributed.find_device(name) == distributed.pick_device(name) == torch.device("cpu")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert distributed.find_device("auto") == torch.device("cpu")
-    for name in ("cuda", "cuda:1", torch.device("cuda")):
-        with pytest.raises(ValueError, match="no CUDA device here; use cpu, on the command line --device cpu"):
+    for name in ("tpu", "cuda:x", "cuda:99", "xpu:99", torch.device("meta")):
+        with pytest.raises(BadArgument) as error:
             distributed.find_device(name)
-    for name in ("tpu", "cuda:x", torch.device("meta")):
-        with pytest.raises(ValueError, match=f"device is auto, cpu or cuda, not {name}; one of several is cuda:1"):
-            distributed.find_device(name)
+        assert (error.value.name, error.value.value) == (Option("device"), str(name))
+
+
+@pytest.mark.parametrize("kind", ["cuda", "xpu"])
+def test_the_device_of_a_process_becomes_the_current_one(kind, monkeypatch):
     chosen = []
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
-    for name in ("cuda:1", torch.device("cuda:1")):
-        assert distributed.find_device(name) == torch.device("cuda:1")
-    assert {distributed.pick_device(name) for name in ("auto", "cuda", "cuda:1")} == {torch.device("cuda")}
-    assert chosen == [0, 0, 1]
-    with pytest.raises(ValueError, match="no cuda:2 here; the last is cuda:1"):
-        distributed.find_device("cuda:2")
+    monkeypatch.setattr(distributed, "find_device", torch.device)
+    monkeypatch.setattr(torch, "get_device_module", lambda device: SimpleNamespace(set_device=chosen.append))
+    assert {distributed.pick_device(name) for name in (kind, f"{kind}:1")} == {torch.device(kind)}
+    assert sorted(chosen) == [0, 1]
 
 
 def torchrun(folder: Path, steps: int) -> subprocess.Popen:

@@ -61,7 +61,7 @@ from .images import (
     UnreadableImages,
     WrongIndex,
 )
-from .losses import LossOverflow, NotFinite, Unsupported
+from .losses import LossOverflow, NotFinite, UnequalRanks, Unsupported
 from .report import NoRoom, NotArrays
 from .runs import (
     BadCheckpoint,
@@ -138,6 +138,7 @@ __all__ = [
     "Stopped",
     "TooFewClasses",
     "TrainedPhotographs",
+    "UnequalRanks",
     "UnfillableBatch",
     "UnfinishedRun",
     "UnfitWeights",

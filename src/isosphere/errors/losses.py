@@ -32,3 +32,15 @@ class Unsupported(RunError):
     what: str
     transform: str
     remedy: str
+
+
+@dataclass(eq=False)
+class UnequalRanks(InputError):
+    """Ranks that bring different numbers of rows to `gather`, by rank."""
+
+    text: ClassVar[str] = (
+        "gather needs the same number of rows on every rank, not {embeddings} embeddings and {labels} labels; "
+        "drop_last=True helps"
+    )
+    embeddings: list[int]
+    labels: list[int]
