@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from commands import has, isosphere, refusal
-from isosphere.errors import BadArgument, BadUsage, UnknownOption
+from isosphere.errors import BadArgument, BadUsage, NotAPlainFile, UnknownOption
 from isosphere.paper import find
 from isosphere.recipes import options
 
@@ -68,3 +68,11 @@ def test_the_report_is_one_page(run):
     page = (run.parent / "page.html").read_text()
     assert page.startswith("<!DOCTYPE html>") and "run" in page and "MAP@R" in page
     assert has(refusal("report", "nowhere", folder=run.parent), (ValueError, OSError))
+
+
+def test_the_report_refuses_devices_and_follows_links(run):
+    (run.parent / "device.html").symlink_to("/dev/null")
+    assert has(refusal("report", "run", "--out", "device.html", folder=run.parent), NotAPlainFile)
+    (run.parent / "link.html").symlink_to("page.html")
+    isosphere("report", "run", "--out", "link.html", folder=run.parent)
+    assert (run.parent / "link.html").is_symlink() and (run.parent / "page.html").is_file()

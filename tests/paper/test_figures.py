@@ -57,8 +57,9 @@ def test_an_ablation_does_not_take_another_experiment_for_a_seed(make_results, r
     figures.ablation([path], tmp_path / "a", metrics=["recall@1"])
     recipes.append(recipe_dict(**{"name": "cub200-triplet", **change}))
     path = make_results(runs=[("c", "a", recipe, {"recall@1": 0.5}) for recipe in recipes])
-    with pytest.raises(BadArgument, match=said):
+    with pytest.raises(BadArgument) as refused:
         figures.ablation([path], tmp_path / "a", metrics=["recall@1"])
+    assert said in refused.value.value
 
 
 def test_our_own_ablations_are_not_refused():
