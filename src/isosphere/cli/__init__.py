@@ -40,7 +40,7 @@ def run() -> int:
     try:
         return perform(sys.argv[1:])
     except SystemExit as left:  # after --help and --version
-        return left.code or 0
+        return int(left.code or 0)
     except BaseException as error:
         code = code_of(error)
         if code is None or os.environ.get("ISOSPHERE_TRACEBACK"):
@@ -85,12 +85,16 @@ def read(words: list[str]) -> tuple[ModuleType, Namespace]:
 
 def _overview() -> Parser:
     """What `isosphere --help` shows: every command with the first line of its help."""
-    lines = [f"  {name:<10}  {_command(name).__doc__.splitlines()[0]}" for name in COMMANDS]
+    lines = [f"  {name:<10}  {_about(name).splitlines()[0]}" for name in COMMANDS]
     about = ["Train embeddings that lie on one sphere.", "", *lines, "", "`isosphere COMMAND --help` says more."]
     parser = Parser("isosphere", "\n".join(about))
     parser.usage = "isosphere COMMAND ..."
     parser.add_argument("--version", action="version", version=f"isosphere {_version()}", help="show it and exit")
     return parser
+
+
+def _about(name: str) -> str:
+    return _command(name).__doc__ or ""
 
 
 def _command(name: str) -> ModuleType:

@@ -5,6 +5,7 @@ import os
 import sys
 import warnings
 from pathlib import Path
+from typing import Any
 
 from isosphere import errors
 
@@ -42,18 +43,18 @@ def show_warnings() -> None:
     others, package = warnings.showwarning, Path(__file__).parents[1]
     caller = _caller(package)  # losses warn at the line that called isosphere
 
-    def show(message: Warning | str, category: type[Warning], filename: str, *where: object) -> None:
+    def show(message: Warning | str, category: type[Warning], filename: str, *where: Any) -> None:
         if filename != caller and not Path(filename).is_relative_to(package):
             others(message, category, filename, *where)
         elif os.environ.get("RANK", "0") == "0":  # all ranks open the same data
             note(str(message))
 
-    warnings.showwarning = show
+    warnings.showwarning = show  # type: ignore[assignment]
 
 
 def _caller(package: Path) -> str:
     """The file that started the command."""
     frame = inspect.currentframe()
-    while frame.f_back and Path(frame.f_code.co_filename).is_relative_to(package):
+    while frame is not None and Path(frame.f_code.co_filename).is_relative_to(package):
         frame = frame.f_back
-    return frame.f_code.co_filename
+    return "" if frame is None else frame.f_code.co_filename

@@ -96,13 +96,13 @@ def _show(asked: Namespace, records: list[dict], cells: list[str], held: "Result
     differences = differences_table(records)
     if asked.table in ("table3", "table4", "table5") and differences.rows:
         show(differences)
-        others = siblings(asked.results, held.experiment)
+        others = siblings(asked.results, held.experiment) if held.experiment else []
         if len(others) > 1:
             every = [record for path in others for record in Results(path).finals()]
             show(differences_table(every, f"all of {', '.join(path.stem for path in others)}"))
     for cell in cells:
         metrics, rows = printed(asked.table, cell)
         if rows:
-            alike = asked.paper and not held.experiment.changes
+            alike = asked.paper and not (held.experiment and held.experiment.changes)
             told = "trained likewise" if alike else "another protocol: not comparable with ours"
             show(printed_table(metrics, rows, f"printed in the paper for {cell} ({told})"))

@@ -19,7 +19,7 @@ class Checked:
     """An option that refuses values which its fields' types do not allow."""
 
     def __post_init__(self) -> None:
-        for name, hint in _hints(type(self)).items():
+        for name, hint in _hints(type(self)).items():  # type: ignore[arg-type]
             value = getattr(self, name)
             if expected := refusal(hint, value):
                 raise BadArgument(name, value, expected)

@@ -92,7 +92,7 @@ class SEC(Checked):
         """Its name in `METHODS`."""
         if not self.eta:
             return "none"
-        form = {"batch": "", "ema": "-ema", "initial": "-initial"}.get(self.radius, "-fixed")
+        form = {"batch": "", "ema": "-ema", "initial": "-initial"}.get(str(self.radius), "-fixed")
         return ("sec-relative" if self.relative else "sec") + form
 
 

@@ -31,7 +31,7 @@ GENTLE = 0.1
 
 FACES = {
     name: recipe
-    for head, loss in {"cosface": CosFace(), "arcface": ArcFace()}.items()
+    for head, loss in (("cosface", CosFace()), ("arcface", ArcFace()))
     for name, recipe in variants(
         f"faces-{head}",
         f"faces of your own people, {head}",

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 from isosphere.recipes import schema
 
@@ -44,7 +45,8 @@ def located(recipe: schema.Recipe, folders: Sequence[Path]) -> schema.Recipe:
                 return f"{(folder / path).resolve()}{place[len(path) :]}"
         return place
 
-    data, model = recipe.data, recipe.model
+    data: Any = recipe.data
+    model = recipe.model
     places = {field.name: getattr(data, field.name) for field in fields(data) if field.name in PLACES}
     moved = {
         name: found(place, name) if isinstance(place, str) else tuple(found(one, name) for one in place)

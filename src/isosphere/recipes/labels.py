@@ -64,7 +64,8 @@ def method(recipe: Values) -> str:
 
 def method_label(name: str) -> str:
     """A method in words; one without a label keeps its name."""
-    return constraints.METHODS[name].label if name in constraints.METHODS else name
+    known = constraints.METHODS.get(name)
+    return (known and known.label) or name
 
 
 def constraint(recipe: Values) -> str:

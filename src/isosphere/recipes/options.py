@@ -119,7 +119,7 @@ def _choices(kind: Any) -> list[Any]:
 
 def _groups(hint: Any) -> list[type]:
     """The kinds of a group; none for a plain value."""
-    return [choice for choice in _choices(hint) if dataclasses.is_dataclass(choice)]
+    return [choice for choice in _choices(hint) if isinstance(choice, type) and dataclasses.is_dataclass(choice)]
 
 
 def _known(owner: type, name: str, path: str, inner: Sequence[str] = ()) -> str:
@@ -144,7 +144,8 @@ def _fields_to_be(owner: type, group: str, node: Any) -> list[str]:
     """The fields that a group without any has as the kind which it becomes when one is given."""
     hint = _hints(owner).get(group)
     becomes = getattr(_owner(hint, node, group), "becomes", "") if isinstance(node, dict) else ""
-    return list(_hints(_owner(hint, {"kind": becomes}, group))) if becomes else []
+    owner = _owner(hint, {"kind": becomes}, group) if becomes else None
+    return [] if owner is None else list(_hints(owner))
 
 
 def _kind(groups: list[type], name: str, where: str) -> type:
@@ -231,9 +232,10 @@ def _words(kind: Any) -> str:
 
 def _reasons(owner: type) -> dict[str, str]:
     """The string under each field, which Python itself throws away, also of the fields that it inherits."""
-    body = [line for kind in owner.__mro__[:-1] for line in ast.parse(inspect.getsource(kind)).body[0].body]
+    trees = [ast.parse(inspect.getsource(kind)).body[0] for kind in owner.__mro__[:-1]]
+    body = [line for tree in trees if isinstance(tree, ast.ClassDef) for line in tree.body]
     reasons = {}
     for line, after in zip(body, body[1:], strict=False):
         if isinstance(line, ast.AnnAssign) and isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
-            reasons[line.target.id] = after.value.value
+            reasons[ast.unparse(line.target)] = str(after.value.value)
     return reasons

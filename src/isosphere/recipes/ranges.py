@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from isosphere.errors import BadArgument, Option
 from isosphere.recipes.schema import Loop, Recipe
@@ -40,7 +41,9 @@ class Ranges:
         return [self._trial(method, recipe, *places) for places in self.tried]
 
     def _trial(self, method: str, recipe: Recipe, rate: int, force: int) -> Recipe:
-        old, constraint = recipe.optimizer, recipe.constraint
+        old = recipe.optimizer
+        data: Any = recipe.data  # which can hold out classes
+        constraint: Any = recipe.constraint  # with an eta, if the method has strengths of it
         decay, eta = self.strengths[method][force]
         lr = self.lrs[rate] * (old.lr if self.in_parts else 1.0)
         backbone_lr = None if old.backbone_lr is None else lr * (old.backbone_lr / old.lr)
@@ -48,7 +51,7 @@ class Ranges:
             constraint = replace(constraint, eta=eta * constraint.eta if self.in_parts else eta)
         return replace(
             recipe,
-            data=replace(recipe.data, held_out=self.held_out),
+            data=replace(data, held_out=self.held_out),
             optimizer=replace(old, lr=lr, backbone_lr=backbone_lr, weight_decay=decay * old.weight_decay),
             constraint=constraint,
             loop=_lasting(self.steps, recipe),

@@ -60,7 +60,8 @@ def pair_cosines(embeddings: np.ndarray, labels: np.ndarray) -> PairCosines:
     # Place k of the inverse is difference k, or k - 2 CELLS from the middle on; rolled, the smallest stands first.
     differences = torch.fft.irfft(spectrum, 2 * CELLS).round().long().roll(CELLS)
     joined = [its.numpy().reshape(-1, JOINED).sum(1) for its in (*counts, differences)]
-    return PairCosines(*joined, violated / triplets, tied / triplets)
+    positives, negatives, differences = joined
+    return PairCosines(positives, negatives, differences, violated / triplets, tied / triplets)
 
 
 def _counts(ordered: Tensor, real: Tensor) -> Tensor:

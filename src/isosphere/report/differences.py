@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -36,7 +36,7 @@ class Difference:
     @property
     def positive(self) -> int:
         """In how many cells the mean over seeds is above zero."""
-        return sum(np.mean(found) > 0 for found in self.cells.values())
+        return sum(bool(np.mean(found) > 0) for found in self.cells.values())
 
     @property
     def pairs(self) -> int:
@@ -106,7 +106,7 @@ def differences(runs: list[Path], out: Path, metric: str = "", than: str = BASEL
     with style.sheet(out, title, rows, columns, (3.6, height), sharex=True, sharey=True) as (figure, panels):
         for panel, its in zip(panels, found, strict=False):
             draw_forest(panel, its, cells)
-            interval = "" if its.low is None else f" [{100 * its.low:+.1f}, {100 * its.high:+.1f}]"
+            interval = "" if its.low is None or its.high is None else f" [{100 * its.low:+.1f}, {100 * its.high:+.1f}]"
             panel.set_title(f"{labels.method_label(its.method)}: {100 * its.mean:+.1f}{interval}")
             panel.set_xlabel(f"difference of {registry.metric(metric).heading} (points)")
         style.blank(panels[len(found) :])
@@ -138,8 +138,10 @@ def draw_forest(panel: "Axes", its: Difference, cells: Sequence[str]) -> None:
         panel.plot(seeds, [row] * len(seeds), "o", color=color, alpha=0.5, markeredgewidth=0, label="a seed")
         if seeds:
             panel.plot(np.mean(seeds), row, "|", color=color, markersize=12, markeredgewidth=2, label="mean")
-    error = None if its.low is None else [[100 * (its.mean - its.low)], [100 * (its.high - its.mean)]]
-    options = {"fmt": "D", "color": style.BLACK, "markersize": 6, "capsize": 4}
+    error = None
+    if its.low is not None and its.high is not None:
+        error = [[100 * (its.mean - its.low)], [100 * (its.high - its.mean)]]
+    options: dict[str, Any] = {"fmt": "D", "color": style.BLACK, "markersize": 6, "capsize": 4}
     label = "mean over cells" + ", 95 % interval" * (its.low is not None)
     panel.errorbar(100 * its.mean, len(cells), xerr=error, label=label, **options)
     panel.axhline(len(cells) - 0.5, color=style.GRAY, linewidth=0.6)

@@ -62,9 +62,9 @@ def gallery(
                 if row == 0:
                     middle = line[1 + number * count + (count - 1) // 2]
                     name = style.wrapped(names[number], 1.25 * count)
-                    above = {"xytext": (0, 18), "textcoords": "offset points", "ha": "center", "fontsize": 8}
+                    above: dict[str, Any] = {"xytext": (0, 18), "textcoords": "offset points", "fontsize": 8}
                     # outside the layout, which would widen the column to it
-                    middle.annotate(name, (0.5, 1), xycoords="axes fraction", **above).set_in_layout(False)
+                    middle.annotate(name, (0.5, 1), xycoords="axes fraction", ha="center", **above).set_in_layout(False)
                     line[0].set_title("\n" * name.count("\n") + line[0].get_title(), fontsize=8)  # room for it
     return style.files(out)
 

@@ -3,6 +3,7 @@
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,7 +46,7 @@ def inspection(embeddings_file: Path, labels_file: Path | None = None) -> Iterat
     lengths, wrong = norms(embeddings), None
     mean = float(lengths.mean())
     spread = float(lengths.std(correction=0)) / mean if mean else 0.0
-    if classes < 2:
+    if labels is None or classes < 2:
         without = "one class only" if classes else "no labels"
         yield f"{len(embeddings)} embeddings, {without}: metrics and errors, which need labels of classes, are left out"
     else:
@@ -129,7 +130,7 @@ def _read(path: Path, kind: str, *others: str) -> "tuple[dict[str, torch.Tensor]
             raise NotArrays(path, kind, "it is an archive of something else, as .pt is")
         called = {one: _called(path, held.files, one, needed=one == kind) for one in (kind, *others)}
         names = {one: name for one, name in called.items() if name is not None}
-        arrays = {one: _plain(path, name, lambda name=name: held[name]) for one, name in names.items()}
+        arrays = {one: _plain(path, name, partial(held.__getitem__, name)) for one, name in names.items()}
         left = [name for name in held.files if name not in names.values()]
         if kind == "embeddings" and {kind, "labels", "scale"} <= {*held.files} and arrays[kind].dtype == np.float16:
             # A run's test_embeddings.npz: half precision, scaled to a largest component of 1.

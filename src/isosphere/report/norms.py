@@ -9,7 +9,7 @@ import numpy as np
 from isosphere.errors import BadArgument
 from isosphere.recipes import labels as words
 from isosphere.report import style
-from isosphere.report.records import embedded, read_folders, snapshots
+from isosphere.report.records import embedded, missing_snapshots, read_folders, snapshots
 from isosphere.runs import RunFolder
 
 if TYPE_CHECKING:
@@ -23,7 +23,10 @@ def last_norms(run: RunFolder, source: Literal["train", "test"] = "train") -> np
     if source not in ("train", "test"):
         raise BadArgument("source", source, "train or test")
     if source == "train":
-        return snapshots(run)[-1].norms
+        found = snapshots(run)[-1].norms
+        if found is None:
+            raise missing_snapshots(run, "norms of its training images")
+        return found
     return np.linalg.norm(embedded(run).embeddings.astype(np.float64), axis=1)
 
 

@@ -6,6 +6,7 @@ they mean on the sphere, as far as two axes can show it.
 
 from pathlib import Path
 from textwrap import shorten
+from typing import Any
 
 import numpy as np
 import torch
@@ -48,11 +49,13 @@ def projection(runs: list[Path], out: Path, classes: int = 6) -> list[Path]:
             chosen = known[np.linspace(0, len(known) - 1, min(classes, len(known))).round().astype(int)]
             rest = ~np.isin(its.labels, chosen)
             # Points are pixels also in the SVG: sixty thousand of them as text would be many megabytes.
-            panel.scatter(*points[rest].T, s=3, color="#CCCCCC", linewidths=0, rasterized=True, label="other classes")
+            pale: dict[str, Any] = {"color": "#CCCCCC", "label": "other classes"}
+            panel.scatter(points[rest, 0], points[rest, 1], s=3, linewidths=0, rasterized=True, **pale)
             for number, label in enumerate(chosen):
-                options = {"s": 20, "color": style.CYCLE[number], "marker": MARKERS[number], "linewidths": 0}
+                options: dict[str, Any] = {"color": style.CYCLE[number], "marker": MARKERS[number]}
                 known_as = shorten(words.class_name(its.classes, int(label)), 40, placeholder=" …")
-                panel.scatter(*points[its.labels == label].T, rasterized=True, label=known_as, **options)
+                own = points[its.labels == label]
+                panel.scatter(own[:, 0], own[:, 1], s=20, linewidths=0, rasterized=True, label=known_as, **options)
             panel.set_title(style.wrapped(name, 3.6))
             panel.set_xlabel(f"first axis ({shares[0]:.1%} of the variance)")
             panel.set_ylabel(f"second axis ({shares[1]:.1%})")

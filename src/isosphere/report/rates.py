@@ -1,6 +1,6 @@
 """Metrics of finished runs against what was varied: the learning rate, or a constraint's strength."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -61,7 +61,7 @@ def rates(runs: list[Path], out: Path, metric: str = "") -> list[Path]:
 
 
 def draw_rates(
-    panel: "Axes", lines: dict[str, Sequence[Record]], styles: dict[str, tuple[str, str]], metric: str
+    panel: "Axes", lines: Mapping[str, Sequence[Record]], styles: Mapping[str, tuple[str, str]], metric: str
 ) -> None:
     """Lines of runs by learning rate; how many diverged stands in the legend."""
     for label, its in lines.items():

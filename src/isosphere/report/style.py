@@ -25,7 +25,7 @@ CYCLE = (VERMILION, BLUE, GREEN, ORANGE, PURPLE, SKY, BLACK, YELLOW)
 LINES = ("-", "--", ":", "-.")
 RIGHT, WRONG = GREEN, VERMILION
 
-STYLE = {
+STYLE: dict[str, Any] = {
     "axes.axisbelow": True,
     "axes.grid": True,
     "axes.spines.right": False,
@@ -45,7 +45,7 @@ STYLE = {
     "svg.fonttype": "none",  # text stays text: it can be searched, copied and read aloud
     "svg.hashsalt": "isosphere",  # else the names of clip paths are drawn by lot
 }
-FORMATS = {".png": {"Software": "isosphere"}, ".svg": {"Creator": "isosphere", "Date": None}}
+FORMATS: dict[str, dict[str, Any]] = {".png": {"Software": "isosphere"}, ".svg": {"Creator": "isosphere", "Date": None}}
 
 
 @contextmanager
@@ -113,7 +113,9 @@ def legend_below(figure: Any, panels: "Sequence[Axes]") -> None:
 def legend_above(panel: "Axes", title: str = "") -> None:
     """A panel's own legend, above its data and under its title, which it carries; long lines are broken."""
     handles, labels = panel.get_legend_handles_labels()
-    width = panel.figure.get_figwidth() / panel.get_gridspec().ncols
+    figure: Any = panel.figure
+    grid: Any = panel.get_gridspec()
+    width = figure.get_figwidth() / grid.ncols
     labels = [wrapped(label, width - 1.3) for label in labels]
     legend = panel.legend(
         handles, labels, title=wrapped(title, width - 0.6), loc="lower center", bbox_to_anchor=(0.5, 1.0),
@@ -143,7 +145,7 @@ def styles(labels: Sequence[str], methods: Sequence[str], losses: Sequence[str])
             return {label: (METHOD_COLORS[method], LINES[order.index(loss)]) for label, (method, loss) in kinds.items()}
         variants = {method: [label for label, (its, _) in kinds.items() if its == method] for method in colors}
         if len(variants) > 1 and max(map(len, variants.values())) <= len(LINES):
-            return {label: (colors[its], LINES[variants[its].index(label)]) for label, (its, _) in kinds.items()}
+            return {label: (METHOD_COLORS[its], LINES[variants[its].index(label)]) for label, (its, _) in kinds.items()}
     return {
         label: (CYCLE[number % len(CYCLE)], LINES[number // len(CYCLE) % len(LINES)])
         for number, label in enumerate(kinds)
@@ -164,7 +166,7 @@ def blank(panels: "Sequence[Axes]") -> None:
         panel.set_axis_off()
 
 
-def legend_of(figure: Any, labels: Sequence[str], styles: dict[str, tuple[str, str]]) -> None:
+def legend_of(figure: Any, labels: Sequence[str], styles: dict[str, tuple[str, Any]]) -> None:
     """A legend under all panels of whose color and line is whose."""
     from matplotlib.lines import Line2D
 

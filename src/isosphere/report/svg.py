@@ -34,7 +34,7 @@ def panel_svg(draw: Callable[["Axes"], object], words: str, size: tuple[float, f
         panel.patch.set_visible(False)
         file = io.StringIO()
         need("matplotlib.backends.backend_svg", "train", "drawing figures").FigureCanvasSVG(figure).print_svg(file)
-    found = re.search(r"<svg[^>]*?(viewBox=\"[^\"]*\")[^>]*>(.*)</svg>", file.getvalue(), re.DOTALL)
+    found: Any = re.search(r"<svg[^>]*?(viewBox=\"[^\"]*\")[^>]*>(.*)</svg>", file.getvalue(), re.DOTALL)
     drawn = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>|<!--.*?-->", "", found[2], flags=re.DOTALL)
     drawn = re.sub(r"<g id=\"[a-z]\w*\"", "<g", re.sub(r"\s*\n\s*", "\n", drawn))
     mark = hashlib.sha256(drawn.encode()).hexdigest()[:8]  # names are of the whole page
@@ -45,7 +45,8 @@ def panel_svg(draw: Callable[["Axes"], object], words: str, size: tuple[float, f
 
 def _fit(figure: Any, panel: "Axes") -> None:
     """Give a panel the room that its labels leave, which is quicker than a layout engine for many small ones."""
-    (width, height), box, inside = figure.get_size_inches(), panel.get_tightbbox(), panel.get_position()
+    (width, height), inside = figure.get_size_inches(), panel.get_position()
+    box: Any = panel.get_tightbbox()
     x0, y0, x1, y1 = (edge / figure.dpi for edge in box.extents)
     left, low = inside.x0 * width - x0 + PAD, inside.y0 * height - y0 + PAD
     right, high = x1 - inside.x1 * width + PAD, y1 - inside.y1 * height + PAD

@@ -3,7 +3,7 @@
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from rich import box
@@ -25,6 +25,7 @@ __all__ = [
 
 NORMS = tuple(map(registry.metric, ("norm_mean", "norm_variance")))
 DETAILS = "pairs judged, and how well a low norm predicts an error (AUROC, 50 is chance); in %"
+R = TypeVar("R", bound=Mapping[str, Any])
 Records = Sequence[Mapping[str, Any]]  # each with cell, method, seed and last
 
 
@@ -68,7 +69,7 @@ def _with_details(table: Table, runs: Mapping[str, list[Mapping[str, float]]]) -
     if not metrics:
         return table
     headings = [textwrap.fill(one.heading, 16) for one in metrics]  # narrow
-    more = _table(DETAILS, [table.columns[0].header, *headings], 1)
+    more = _table(DETAILS, [str(table.columns[0].header), *headings], 1)
     for run, found in runs.items():
         more.add_row(escape(run), *[spread(values_of(found, one.key)) for one in metrics])
     return Group(table, more)
@@ -142,9 +143,10 @@ def _tests(record: Mapping[str, Any]) -> list[Mapping[str, float]]:
     return record.get("tests") or [record.get("oracle") or record["last"]]
 
 
-def by_method(records: Records) -> dict[tuple[str, str], list[Mapping[str, Any]]]:
+def by_method(records: Iterable[R]) -> dict[tuple[str, str], list[R]]:
     """The records of every (cell, method), in the order of cells."""
-    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    groups: dict[tuple[str, str], list[R]] = {}
+    records = list(records)
     cells = list(dict.fromkeys(record["cell"] for record in records))
     for record in sorted(records, key=lambda record: cells.index(record["cell"])):
         groups.setdefault((record["cell"], record["method"]), []).append(record)
@@ -153,18 +155,18 @@ def by_method(records: Records) -> dict[tuple[str, str], list[Mapping[str, Any]]
 
 def differences_table(records: Records, where: str = "") -> Table:
     """All methods against no constraint, and relative SEC against SEC, pooled over cells, in points."""
-    records = [translate_record(dict(record)) for record in records]
+    known = [translate_record(dict(record)) for record in records]
     title = f"paired differences in points: mean over cells, {INTERVAL}" + (f"; {where}" if where else "")
     headings = ("difference", "metric", "mean", "interval", "cells above 0", "pairs")
     table = Table(*headings, title=escape(title), box=box.SIMPLE)
-    for method, than in compared_methods(records):
+    for method, than in compared_methods(known):
         table.add_section()
-        for metric in registry.compared(_names(record["last"] for record in records)):
-            found = pooled(records, metric.key, method, than)
+        for metric in registry.compared(_names(record["last"] for record in known)):
+            found = pooled(known, metric.key, method, than)
             if found is not None:
-                interval = "-" if found.low is None else f"{100 * found.low:+.1f} to {100 * found.high:+.1f}"
+                ends = [f"{100 * end:+.1f}" for end in (found.low, found.high) if end is not None]
                 cells = f"{found.positive} of {len(found.cells)}"
-                values = (f"{100 * found.mean:+.1f}", interval, cells, str(found.pairs))
+                values = (f"{100 * found.mean:+.1f}", " to ".join(ends) or "-", cells, str(found.pairs))
                 table.add_row(escape(f"{method} - {than}"), escape(metric.heading), *values)
     return table
 

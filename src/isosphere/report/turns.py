@@ -19,15 +19,17 @@ BINS = 60
 def turns(run: RunFolder) -> dict[Interval, np.ndarray]:
     """The angles (M,) in degrees that training embeddings turned, by the steps between which they did."""
     part = "angles between two snapshots"
-    shots = [shot for shot in snapshots(run, part) if shot.angles is not None and shot.since is not None]
-    if not shots:
+    shots = snapshots(run, part)
+    found = {(s.since, s.step): s.angles for s in shots if s.angles is not None and s.since is not None}
+    if not found:
         raise missing_snapshots(run, part)
-    return {(shot.since, shot.step): shot.angles for shot in shots}
+    return found
 
 
-def turn_slopes(run: RunFolder) -> list[tuple[int, float]]:
+def turn_slopes(run: RunFolder) -> list[tuple[float, float]]:
     """(step, least-squares slope of log angle by log norm where the turn began) wherever it is defined or recorded."""
-    found, norms = [], {shot.step: shot.norms for shot in run.snapshots}
+    found: list[tuple[float, float]] = []
+    norms: dict[int | None, np.ndarray | None] = {shot.step: shot.norms for shot in run.snapshots}
     for shot in run.snapshots:
         before = norms.get(shot.since)
         if shot.angles is None or before is None or before.shape != shot.angles.shape:

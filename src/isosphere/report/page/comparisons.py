@@ -60,8 +60,11 @@ def _change(run: RunFolder, base: RunFolder) -> str:
     steps = [[line["step"] for line in one.of_kind("test")][-1:] for one in (run, base)]
     if said and all(steps) and steps[0] != steps[1]:
         said.insert(0, f"evaluated in step {steps[0][0]}, not {steps[1][0]}")
-    turns = [{(shot.since, shot.step): shot.angles for shot in one.snapshots} for one in (run, base)]
-    both = [span for span in turns[0] if turns[0][span] is not None and turns[1].get(span) is not None]
+    turns = [
+        {(shot.since, shot.step): shot.angles for shot in one.snapshots if shot.angles is not None}
+        for one in (run, base)
+    ]
+    both = [span for span in turns[0] if span in turns[1]]
     if both:
         since, step = both[-1]
         mine, theirs = (float(one[both[-1]].var()) for one in turns)
@@ -76,7 +79,7 @@ def _change(run: RunFolder, base: RunFolder) -> str:
 
 def changed_metrics(mine: Mapping[str, float], theirs: Mapping[str, float]) -> list[str]:
     """The main metrics of both in percent, and the spread of the norms, where both have it."""
-    said = []
+    said: list[str] = []
     for metric in main_metrics(name for name in mine if name in theirs):
         one, other = mine[metric.key], theirs[metric.key]
         change = f"{100 * (one - other):+.1f}{' points' * (not said)}"
@@ -97,7 +100,7 @@ def _means(found: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 def method_changes(records: Sequence[Record], methods: Iterable[str]) -> list[str]:
     """A sentence for each method with a constraint, over all its runs that differ from one without in that alone."""
-    said = []
+    said: list[str] = []
     whole = [record for record in records if record["last"]]
     plain = {(r["cell"], r["seed"]): r for r in whole if labels.method(r["recipe"]) == BASELINE}
     for method in methods:

@@ -11,6 +11,7 @@ from PIL import Image
 
 from isosphere.errors import IsosphereError
 from isosphere.report.page.markup import listed, note, section, table, text
+from isosphere.report.records import embedded
 from isosphere.report.retrievals import Nearest, nearest, spread, worst_errors
 from isosphere.report.svg import ink
 from isosphere.runs import RunFolder, TestImages, read_test_images
@@ -30,7 +31,8 @@ def gallery_section(runs: Sequence[RunFolder], styles: Styles) -> tuple[str, lis
         if run.embedded is not None:
             test_set = run.embedded.labels.tobytes() + run.embedded.is_query.tobytes()
             groups.setdefault(test_set, []).append(run)
-    parts, shown = [], []
+    parts: list[str] = []
+    shown: list[dict[str, Any]] = []
     for members in groups.values():
         content, sentences = _gallery(members, styles, BUDGET // len(groups))
         if len(groups) > 1:
@@ -49,11 +51,11 @@ def _gallery(members: Sequence[RunFolder], styles: Styles, budget: int) -> tuple
     pictures, reason = _pictures(members)
     if pictures is None:
         return {}, [f"There is no gallery: {reason}."]
-    held = members[0].embedded
+    held = embedded(members[0])
     queries = np.flatnonzero(held.is_query)
     candidates = queries[spread(len(queries), CANDIDATES)]
     others = len(held.labels) - 1 if held.is_query.all() else int((~held.is_query).sum())
-    found = [nearest(run.embedded, candidates, min(NEIGHBORS, others)) for run in members]
+    found = [nearest(embedded(run), candidates, min(NEIGHBORS, others)) for run in members]
     sample = spread(len(candidates), SAMPLE)
     worst = worst_errors(np.max([one.lead for one in found], axis=0), WORST)
     images: dict[int, str] = {}
@@ -135,7 +137,8 @@ def encoded(image: Image.Image) -> bytes:
 
 
 def _class_name(run: RunFolder, pictures: TestImages, index: int) -> str:
-    label, names = int(run.embedded.labels[index]), run.embedded.classes
+    held = embedded(run)
+    label, names = int(held.labels[index]), held.classes
     return (names[label] if 0 <= label < len(names) else "") or pictures.class_of(index) or f"class {label}"
 
 

@@ -10,6 +10,7 @@ from isosphere.report import style
 from isosphere.report.norms import draw_densities
 from isosphere.report.page.markup import charts, note, number, section, titled
 from isosphere.report.page.sources import images_of
+from isosphere.report.records import embedded
 from isosphere.report.svg import legend, panel_svg, thinned
 from isosphere.report.turns import turn_slopes
 from isosphere.runs import RunFolder
@@ -44,7 +45,8 @@ def line_chart(
     def draw(panel: "Axes") -> None:
         for name, band in (bands or {}).items():
             if band and name in kept:
-                panel.fill_between(*zip(*thinned(band), strict=True), color=styles[name][0], alpha=0.16, linewidth=0)
+                steps, low, high = zip(*thinned(band), strict=True)
+                panel.fill_between(steps, low, high, color=styles[name][0], alpha=0.16, linewidth=0)
         for name, points in kept.items():
             color, line = styles[name]
             panel.plot(*zip(*thinned(points), strict=True), color=color, linestyle=line)
@@ -119,12 +121,12 @@ def norms_section(runs: Sequence[RunFolder], styles: Styles) -> str:
     names = ("norm_mean", "norm_variance", "norm_cv")
     drawn = [course(runs, styles, "train", name, titles.get(name, "")) for name in names]
     with_test = [run for run in runs if run.embedded is not None]
-    tested = {run.name: np.linalg.norm(run.embedded.embeddings, axis=1) for run in with_test}
+    tested = {run.name: np.linalg.norm(embedded(run).embeddings, axis=1) for run in with_test}
     relative = {name: found / found.mean() for name, found in tested.items() if found.mean() > 0}
     shots = {run.name: run.snapshots[-1] for run in runs if run.snapshots and run.snapshots[-1].norms is not None}
     when = _when({name: f"step {shot.step}" for name, shot in shots.items()})
     images = " or ".join(dict.fromkeys(map(images_of, with_test)))
-    seen = {name: shot.norms for name, shot in shots.items()}
+    seen = {name: shot.norms for name, shot in shots.items() if shot.norms is not None}
     drawn += [
         density_chart(f"norms of {images}, log axis", "norm", tested, styles, log=True),
         density_chart(f"norms of {images} over their mean, log axis", "norm / mean norm", relative, styles, log=True),
@@ -143,16 +145,16 @@ def directions_section(runs: Sequence[RunFolder], styles: Styles) -> str:
     """How far training images turned between snapshots, how that depends on their norms, and what should."""
     turned, bands, variances = {}, {}, {}
     for run in runs:
-        shots = [shot for shot in run.snapshots if shot.angles is not None]
-        quantiles = [(shot.step, *map(float, np.quantile(shot.angles, (0.1, 0.5, 0.9)))) for shot in shots]
+        angles = [(shot.step, shot.angles) for shot in run.snapshots if shot.angles is not None]
+        quantiles = [(step, *map(float, np.quantile(one, (0.1, 0.5, 0.9)))) for step, one in angles]
         turned[run.name] = [(step, middle) for step, _, middle, _ in quantiles]
         bands[run.name] = [(step, low, high) for step, low, _, high in quantiles]
-        variances[run.name] = [(shot.step, float(shot.angles.var())) for shot in shots]
+        variances[run.name] = [(step, float(one.var())) for step, one in angles]
     slopes = {run.name: turn_slopes(run) for run in runs}
     shots = {run.name: run.snapshots[-1] for run in runs if run.snapshots and run.snapshots[-1].angles is not None}
     spans = {name: "" if shot.since is None else f"s {shot.since} to" for name, shot in shots.items()}
     when = _when({name: f"step{spans[name]} {shot.step}" for name, shot in shots.items()})
-    last = {name: shot.angles for name, shot in shots.items()}
+    last = {name: shot.angles for name, shot in shots.items() if shot.angles is not None}
     drawn = [
         line_chart("turn since the last snapshot, degrees: median, 10 to 90 %", turned, styles, bands=bands),
         line_chart("variance of the turns, degrees²", variances, styles, log=True),

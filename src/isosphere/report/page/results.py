@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
 
 from isosphere.metrics import registry
 from isosphere.metrics.registry import Metric
@@ -54,7 +56,8 @@ def in_order(records: Sequence[Record]) -> list[str]:
 
 def _natural(cell: str) -> tuple[str, float]:
     """Cells that end in a number in its order."""
-    name, found = re.fullmatch(r"(.*?)(\d+(?:\.\d+)?(?:e-?\d+)?)?", cell, re.DOTALL).groups()
+    matched: Any = re.fullmatch(r"(.*?)(\d+(?:\.\d+)?(?:e-?\d+)?)?", cell, re.DOTALL)
+    name, found = matched.groups()
     return name, float(found or 0)
 
 
@@ -83,7 +86,7 @@ def headline(records: Sequence[Record]) -> Metric | None:
     """The metric by which methods are compared; of an unknown task its first."""
     names = dict.fromkeys(name for record in records for name in record["last"])
     found = registry.headline(names)
-    return registry.metric(found) if found else next(iter(shown_metrics([names])[0]), None)
+    return registry.metric(found) if found else next(iter(shown_metrics([dict.fromkeys(names, 0.0)])[0]), None)
 
 
 # ---------------------------------------------------------------- charts
@@ -117,15 +120,18 @@ def _best(metric: Metric, records: Sequence[Record]) -> float:
 def forests(records: Sequence[Record]) -> list[str]:
     """The headline of every method less that without constraint: a row a cell, and the pooled mean."""
     metric = headline(records)
-    found = all_differences(records, metric.key) if metric else []
+    if metric is None:
+        return []
+    found = all_differences(records, metric.key)
     cells = cells_in_order(records, found)
     drawn = []
     for its in found:
-        interval = f", 95 % interval {100 * its.low:+.1f} to {100 * its.high:+.1f}" if its.low is not None else ""
+        ends = [f"{100 * end:+.1f}" for end in (its.low, its.high) if end is not None]
+        interval = f", 95 % interval {' to '.join(ends)}" if ends else ""
         pairs = "one pair" if its.pairs == 1 else f"{its.pairs} pairs"
         title = f"{labels.method_label(its.method)}: {metric.heading} less that of no constraint, points"
         svg = panel_svg(
-            lambda panel, its=its: draw_forest(panel, its, cells),
+            partial(draw_forest, its=its, cells=cells),
             f"{title}: {100 * its.mean:+.1f}{interval} ({pairs})", (3.7, 1.0 + 0.22 * (len(cells) + 1)),
         )  # fmt: skip
         drawn.append(titled(title, svg))
@@ -136,7 +142,9 @@ def curves(groups: Groups, styles: Styles) -> str:
     """Per cell the course of what was measured on the way, loss and norms, averaged over the seeds of a method."""
     tests = [test for found in groups.values() for record in found for test in record.get("tests") or ()]
     on_the_way = registry.headline({name for test in tests for name in test}, training=True)
-    wanted = {f"{registry.metric(on_the_way).heading} in test, %": (metric_curve, on_the_way)} if on_the_way else {}
+    wanted: dict[str, tuple] = {}
+    if on_the_way:
+        wanted[f"{registry.metric(on_the_way).heading} in test, %"] = (metric_curve, on_the_way)
     for name in ("loss", "norm_mean", "norm_variance", "norm_cv"):
         wanted[registry.metric(name).heading] = (norm_curve, name)
     return _courses(groups, styles, wanted, "curves of {}, means over seeds")
@@ -151,7 +159,7 @@ def directions(groups: Groups, styles: Styles) -> str:
 
 
 def _courses(groups: Groups, styles: Styles, wanted: Mapping[str, tuple], heading: str) -> str:
-    folds = []
+    folds: list[str] = []
     for cell in dict.fromkeys(cell for cell, _ in groups):
         its = {labels.method_label(method): found for (where, method), found in groups.items() if where == cell}
         drawn = []
@@ -185,7 +193,8 @@ def trials_part(trials: Sequence[Record], unfolded: bool) -> str:
     """Per cell the score by learning rate; then a table of all."""
     if not trials:
         return ""
-    drawn, metric = [], headline(trials)
+    drawn: list[str] = []
+    metric = headline(trials)
     for cell in dict.fromkeys(trial["cell"] for trial in trials):
         its = [trial for trial in trials if trial["cell"] == cell]
         recipes = [trial["recipe"] for trial in its]
