@@ -53,7 +53,7 @@ def tested(recipes: Iterable[Values]) -> str:
 def loss(recipe: Values) -> str:
     """The loss."""
     kind = group(recipe, "loss").get("kind", "unknown")
-    return LOSSES.get(kind, kind)
+    return str(LOSSES.get(kind, kind))
 
 
 def method(recipe: Values) -> str:
