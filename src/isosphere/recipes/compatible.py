@@ -42,12 +42,12 @@ def conflicts(recipe: Recipe) -> Iterator[Incompatible]:
 def _of_batches(recipe: Recipe) -> Iterator[Incompatible]:
     """A loss that compares images needs something to compare in each batch."""
     loss, batches = recipe.loss, recipe.batches
-    name, shuffled = type(loss).__name__, isinstance(batches, Shuffled)
-    field, alike = ("batches.views", batches.views) if shuffled else ("batches.per_class", batches.per_class)
+    name, field = type(loss).__name__, "batches.views" if isinstance(batches, Shuffled) else "batches.per_class"
+    alike = batches.views if isinstance(batches, Shuffled) else batches.per_class
     if isinstance(loss, NTXent) and alike != 2:
         reason = f"NTXent compares an image with one other of its kind, and a batch has {alike}"
         yield Incompatible(("loss", field), reason, (Option(field, 2), Option("loss", "SupCon")))
-    kind, least = ("image", 1) if shuffled else ("class", batches.per_class)
+    kind, least = ("image", 1) if isinstance(batches, Shuffled) else ("class", batches.per_class)
     if batches.size == least and isinstance(loss, PairLoss):
         reason = f"{name} has nothing to compare in a batch of one {kind}"
         yield Incompatible(("loss", "batches.size"), reason, (Option("batches.size", 2 * least),))
@@ -56,15 +56,14 @@ def _of_batches(recipe: Recipe) -> Iterator[Incompatible]:
 def _of_labels(recipe: Recipe) -> Iterator[Incompatible]:
     """Without labels the views of an image are alike; with them its class is."""
     loss, batches = recipe.loss, recipe.batches
-    shuffled = isinstance(batches, Shuffled)
     if isinstance(recipe.data, WITHOUT_LABELS):
-        if not shuffled or batches.views < 2:
+        if not isinstance(batches, Shuffled) or batches.views < 2:
             remedies = (Option("batches", "Shuffled"), Option("batches.views", 2))
             yield Incompatible(("data", "batches"), "images without labels need several views of each", remedies)
         if not isinstance(loss, PairLoss):
             reason = f"{type(loss).__name__} needs classes, which these images have not"
             yield Incompatible(("data", "loss"), reason, (Option("loss", "NTXent"),))
-    elif isinstance(loss, NTXent) and shuffled:
+    elif isinstance(loss, NTXent) and isinstance(batches, Shuffled):
         reason = "NTXent needs two images of each class in a batch, which Shuffled does not give"
         remedies = (Option("batches", "Batches"), Option("loss", "SupCon"), Option("data", "Unlabeled"))
         yield Incompatible(("loss", "batches", "data"), reason, remedies)
