@@ -13,9 +13,10 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import isosphere
-from isosphere.errors import UnequalRanks
+from isosphere.errors import Held, UnequalRanks
 from isosphere.inference import embed
 from isosphere.recipes import schema
+from isosphere.train.folder import claimed, held
 from isosphere.train.loop import prepare, train_step, training_feed
 from tiny import tiny_recipe
 
@@ -151,6 +152,17 @@ def uneven_gather(rows: list[int], labels: list[int]) -> tuple[list[int], list[i
     except UnequalRanks as error:
         return error.embeddings, error.labels
     return None
+
+
+def places(folder: Path) -> dict[str, Any]:
+    """The folder that this rank claims as "own", and the process that holds "taken"."""
+    with claimed(folder, "own") as found:
+        dist.barrier()
+    try:
+        with held(folder / "taken"):
+            return {}
+    except Held as error:
+        return {"claimed": found, "held": error.holder.split()[1]}
 
 
 def synced_activation(dtypes: tuple[torch.dtype, ...]) -> list[torch.Tensor]:
