@@ -32,6 +32,24 @@ def test_images_in_raw_embeddings_out(backbone, head):
     assert (embeddings.norm(dim=1) - 1).abs().max() > 1e-3, "not normalized"
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "dtype", "warned"),
+    [(0, 1, torch.float32, 1), (-2, 2, torch.float32, 1), (0, 1, torch.bfloat16, 1), (0, 255, torch.float32, 0),
+     (0, 0, torch.float32, 0), (0, 1, torch.uint8, 0)],
+)  # fmt: skip
+def test_floats_that_are_no_pixels_are_warned_of_once(low, high, dtype, warned, recwarn):
+    model = build_embedder("small_cnn", dim=8).eval()
+    for _ in range(2):
+        model(torch.linspace(low, high, 2 * 3 * 16 * 16).reshape(2, 3, 16, 16).to(dtype))
+    assert [one.category for one in recwarn] == [UserWarning] * warned
+
+
+def test_compiled_models_read_no_pixels():
+    model = build_embedder("small_cnn", dim=8).eval()
+    torch.compile(model, backend="eager", fullgraph=True)(torch.rand(2, 3, 16, 16))
+    assert not model.knows_range
+
+
 @pytest.mark.parametrize("backbone", ["vit_tiny_patch16_224", "timm/mixer_s32_224"])
 def test_a_backbone_of_one_size_is_made_for_the_images(backbone):
     images = torch.randint(0, 256, (2, 3, 96, 96), dtype=torch.uint8)

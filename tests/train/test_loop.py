@@ -7,6 +7,7 @@ import os
 import re
 import sys
 import weakref
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -464,6 +465,20 @@ def test_no_more_workers_than_cores(monkeypatch):
         with pytest.raises((RuntimeError, ValueError)):  # of the loader that gives nothing
             embedder(run.task.images, None)
     assert asked == [2, 2, 2]
+
+
+def test_a_model_that_fails_to_embed_is_left_as_it_was():
+    run = loop.prepare(tiny_recipe("rendered"), torch.device("cpu"))
+    run.model.backbone.eval()  # a part of it that was frozen stays so
+    modes = [module.training for module in run.model.modules()]
+
+    def fails(images):
+        raise RuntimeError("no memory")
+
+    for forward, error in ((fails, RuntimeError), (None, None)):
+        with nullcontext() if error is None else pytest.raises(error):
+            inference.embed(run.model, run.task.images, None, run.device, forward=forward)
+        assert [module.training for module in run.model.modules()] == modes and True in modes and False in modes
 
 
 def test_a_result_says_what_the_tested_images_are_to_the_model():

@@ -2,6 +2,7 @@
 
 import difflib
 import pickle
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -31,16 +32,22 @@ PREPROCESSINGS = {"cifar10": CIFAR10, "cifar100": CIFAR100}
 
 
 class Embedder(nn.Module):
-    """Backbone and head: uint8 RGB or gray images (N, C, H, W) -> raw embeddings (N, dim), float32."""
+    """Backbone and head: uint8 RGB or gray images (N, C, H, W) -> raw embeddings (N, dim), float32.
+
+    Floats are taken, too, if they are from 0 to 255.
+    """
 
     def __init__(self, backbone: nn.Module, features: int, preprocessing: Preprocessing, head: str, dim: int):
         super().__init__()
         self.backbone = backbone
         self.preprocessing = preprocessing
         self.head = build_head(head, features, dim)
+        self.knows_range = False
 
     def features(self, images: Tensor) -> Tensor:
         """What the backbone gives to the head, (N, C, H, W) -> (N, features)."""
+        if images.is_floating_point() and not torch.compiler.is_compiling():
+            self._check_range(images)
         if images.shape[1] == 1:
             images = images.expand(-1, 3, -1, -1)
         return self.backbone(self.preprocessing(images.to(self.precision)))
@@ -50,6 +57,17 @@ class Embedder(nn.Module):
         """The type of the head's weights."""
         last: Any = self.head[-1]
         return last.weight.dtype
+
+    def _check_range(self, images: Tensor) -> None:
+        """Warn of floats that are not from 0 to 255; only the first are read, as reading waits for a GPU."""
+        capturing = images.is_cuda and torch.cuda.is_current_stream_capturing()
+        if self.knows_range or capturing or not images.numel():
+            return
+        self.knows_range = True
+        low, high = (float(value) for value in images.detach().aminmax())
+        if low < 0 or 0 < high <= 1:
+            text = f"pixels are from {low:.3g} to {high:.3g}, where the model takes 0 to 255 and normalizes by itself"
+            warnings.warn(text, stacklevel=6)  # at the line that called the model
 
     def forward(self, images: Tensor) -> Tensor:
         return self._headed(self.features(images))  # (N, dim)
