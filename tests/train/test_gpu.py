@@ -13,7 +13,7 @@ from isosphere.errors import Interrupted
 from isosphere.losses import classes
 from isosphere.losses.margins import ArcFace
 from isosphere.paper import find
-from isosphere.recipes import override, schema
+from isosphere.recipes import override
 from isosphere.train import loop, tuning
 from isosphere.train.capture import CapturedStep, CompiledView
 from small_cifar import write_cifar10
@@ -96,17 +96,36 @@ def test_a_deterministic_run_resumes_bit_for_bit(loss, changes, tmp_path, monkey
         assert all(torch.equal(value, broken[part][name]) for name, value in whole[part].items())
 
 
+@pytest.mark.parametrize("optimizer", ["Adam", "SGD"])
 @pytest.mark.parametrize("compiled", ["false", "true"])
-def test_a_checkpoint_of_the_cpu_goes_on_on_a_gpu(compiled, tmp_path, monkeypatch):
-    recipe = tiny_recipe("rendered-sec")
-    assert isinstance(recipe.optimizer, schema.Adam), "whose count of steps is elsewhere there"
+def test_a_checkpoint_of_the_cpu_goes_on_on_a_gpu(compiled, optimizer, tmp_path, monkeypatch):
+    """And ends where the CPU would have: in float64, as in the captured step above."""
+    changes = {"loop.precision": "float64", "optimizer": optimizer, "optimizer.lr": "0.001"}
+    recipe = tiny_recipe("rendered-sec", changes)
+    loop.fit(recipe, tmp_path / "whole", "cpu")
     with monkeypatch.context() as patch, pytest.raises(Interrupted):
         patch.setattr(loop, "_asked_to_stop", lambda run, caught: run.step == 11)
-        loop.fit(recipe, tmp_path, "cpu")
-    loop.fit(override(recipe, {"loop.compile": compiled}), tmp_path, "cuda", resume=True)
+        loop.fit(recipe, tmp_path / "run", "cpu")
+    loop.fit(override(recipe, {"loop.compile": compiled}), tmp_path / "run", "cuda", resume=True)
+    whole, found = (torch.load(tmp_path / run / "checkpoint.pt", weights_only=True) for run in ("whole", "run"))
+    assert found["step"] == 20 and found["optimizer"]["state"]
+    for moments in found["optimizer"]["state"].values():
+        assert all(value.is_cuda for value in moments.values())
+        assert optimizer == "SGD" or int(moments["step"]) == 20
+    for name, value in whole["model"].items():
+        torch.testing.assert_close(found["model"][name].cpu(), value, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("optimizer", ["Adam", "SGD"])
+def test_a_checkpoint_of_a_gpu_goes_on_on_the_cpu(optimizer, tmp_path, monkeypatch):
+    recipe = tiny_recipe("rendered-sec", {"loop.compile": "true", "optimizer": optimizer, "optimizer.lr": "0.001"})
+    with monkeypatch.context() as patch, pytest.raises(Interrupted):
+        patch.setattr(loop, "_asked_to_stop", lambda run, caught: run.step == 11)
+        loop.fit(recipe, tmp_path, "cuda")
+    loop.fit(override(recipe, {"loop.compile": "false"}), tmp_path, "cpu", resume=True)
     saved = torch.load(tmp_path / "checkpoint.pt", weights_only=True)
-    counts = [moments["step"] for moments in saved["optimizer"]["state"].values()]
-    assert counts and all(count.is_cuda and int(count) == 20 for count in counts)
+    assert saved["step"] == 20
+    assert all(not value.is_cuda for moments in saved["optimizer"]["state"].values() for value in moments.values())
 
 
 def test_a_step_is_captured_while_images_from_files_are_pinned(tmp_path, monkeypatch):

@@ -235,18 +235,73 @@ def test_snapshots_of_other_images_after_a_resume_tell_no_angles_at_first(tmp_pa
     assert [line["step"] for line in lines if line["kind"] == "turn"] == [5, 15, 20]
 
 
-def test_adams_count_of_steps_goes_where_this_device_wants_it():
-    """A fused Adam wants it beside the weights, one of the CPU, whose checkpoint this is, on the CPU."""
-    recipe, device = tiny_recipe("rendered"), torch.device("cpu")
+ON_A_GPU = [
+    ("Adam", {"fused": True, "capturable": False}),
+    ("Adam", {"fused": True, "capturable": True}),
+    ("Adam", {"fused": False, "capturable": True}),
+    ("SGD", {"fused": True}),
+]
+
+
+@pytest.mark.parametrize("optimizer, settings", ON_A_GPU)
+def test_moments_of_a_cpu_become_what_a_gpus_optimizer_wants(optimizer, settings):
+    """A fused step wants moments with the weights' strides, Adam's its count of steps on their device.
+
+    Weights on meta stand for those on a GPU, which are channels last.
+    """
+    recipe, device = tiny_recipe("rendered", {"optimizer": optimizer}), torch.device("cpu")
     run, other = loop.prepare(recipe, device), loop.prepare(recipe, device)
     batch = next(loop.training_feed(run))
     loop.train_step(run, batch.images, batch.labels)
     for group in other.optimizer.param_groups:
-        group["fused"], group["params"] = True, [weight.detach().to("meta") for weight in group["params"]]
+        moved = [weight.detach().to("meta") for weight in group["params"]]
+        group["params"] = [w.to(memory_format=torch.channels_last) if w.ndim == 4 else w for w in moved]
+        group.update(settings)
     state.restore(other, state.capture(run))
-    counts = [moments["step"] for moments in other.optimizer.state.values()]
-    assert len(counts) == len(run.optimizer.state) and {count.device.type for count in counts} == {"meta"}
-    assert all(group["fused"] for group in other.optimizer.param_groups)
+    assert len(other.optimizer.state) == len(run.optimizer.state) > 0
+    kinds = set()
+    for weight, moments in other.optimizer.state.items():
+        for name, value in moments.items():
+            kinds.add(name)
+            assert value.device == weight.device and value.dtype == torch.float32
+            assert name == "step" or (value.shape, value.stride()) == (weight.shape, weight.stride())
+    assert kinds == ({"step", "exp_avg", "exp_avg_sq"} if optimizer == "Adam" else {"momentum_buffer"})
+    for group in other.optimizer.param_groups:
+        assert {name: group[name] for name in settings} == settings
+
+
+def test_moments_of_a_gpu_become_what_a_cpus_optimizer_wants():
+    """Adam's count is on the CPU there, and neither fused nor captured is taken from the checkpoint."""
+    recipe, device = tiny_recipe("rendered"), torch.device("cpu")
+    run, other = loop.prepare(recipe, device), loop.prepare(recipe, device)
+    batch = next(loop.training_feed(run))
+    loop.train_step(run, batch.images, batch.labels)
+    saved = state.capture(run)
+    for group in saved["optimizer"]["param_groups"]:
+        group |= {"fused": True, "capturable": True, "lr": torch.tensor(group["lr"])}
+    state.restore(other, saved)
+    assert {moments["step"].device.type for moments in other.optimizer.state.values()} == {"cpu"}
+    for group, own in zip(other.optimizer.param_groups, run.optimizer.param_groups, strict=True):
+        assert all(group[name] == own[name] for name in ("lr", "fused", "capturable"))
+    loop.train_step(other, batch.images, batch.labels)
+
+
+@pytest.mark.parametrize("kind, settings", [(torch.optim.Adam, {}), (torch.optim.SGD, {"momentum": 0.9})])
+def test_a_fused_optimizer_of_other_strides_goes_on_as_the_plain_one(kind, settings):
+    first = torch.randn(4, 3, 5, 5, generator=torch.Generator().manual_seed(0))
+    plain, fused = (w.clone(memory_format=f).requires_grad_() for w, f in
+                    ((first, torch.contiguous_format), (first, torch.channels_last)))  # fmt: skip
+    optimizers = [kind([plain], lr=0.1, **settings), kind([fused], lr=0.1, fused=True, **settings)]
+    for step in range(6):
+        if step == 3:
+            fused.data.copy_(plain.data)
+            state.restore_optimizer(optimizers[1], optimizers[0].state_dict())
+        gradient = torch.randn(4, 3, 5, 5, generator=torch.Generator().manual_seed(step))
+        for weight, optimizer in list(zip((plain, fused), optimizers, strict=True))[: 1 + (step >= 3)]:
+            weight.grad = torch.empty_like(weight).copy_(gradient)
+            optimizer.step()
+    torch.testing.assert_close(fused, plain)
+    assert not torch.equal(fused, first)
 
 
 def test_a_checkpoint_of_another_recipe_is_refused(tmp_path):

@@ -135,7 +135,7 @@ def _like_parameter(name: str, value: Any, parameter: torch.Tensor, beside: bool
     A fused or captured Adam wants its count of steps on the weights' device, any other on the CPU.
     """
     if name == "step":
-        return torch.as_tensor(value, dtype=torch.float32).to(parameter.device if beside else "cpu")
+        return torch.as_tensor(value, dtype=torch.float32).to(parameter.device if beside else "cpu", copy=True)
     if isinstance(value, torch.Tensor) and value.shape == parameter.shape:
         return torch.empty_like(parameter, requires_grad=False).copy_(value)
     return value.to(parameter.device) if isinstance(value, torch.Tensor) else value
