@@ -221,3 +221,10 @@ def test_images_are_found_from_where_the_run_was_trained(tmp_path, monkeypatch):
     assert runs.locate("a.png", "photos", run) == tmp_path / "runs" / "photos" / "a.png", "an older run does not say"
     (run / runs.RUN).write_text('{"seen_from": "../../project"}')
     assert runs.locate("a.png", "photos", run).resolve() == tmp_path / "project" / "photos" / "a.png"
+
+
+def test_an_old_balanced_constraint_takes_no_fields_with_it():
+    old = {"constraint.balanced": "true", "constraint.eta": "0", "seed": "1"}
+    with pytest.warns(UserWarning, match="constraint.balanced, constraint.eta"):
+        changes = runs.translate_changes(old)
+    assert changes == {"constraint": "BalancedDirections", "seed": "1"}

@@ -325,7 +325,7 @@ def differences(before: Any, after: Any, where: str) -> list[str]:
 
     if isinstance(before, torch.Tensor) and isinstance(after, torch.Tensor):
         return differences(before.numpy(), after.numpy(), where)
-    if type(before) is not type(after):
+    if type(before) is not type(after) and not (isinstance(before, dict) and isinstance(after, dict)):
         return [f"{where}: {type(before).__name__} -> {type(after).__name__}"]
     if isinstance(before, np.ndarray):
         if before.dtype != after.dtype or before.shape != after.shape:

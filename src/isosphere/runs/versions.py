@@ -54,6 +54,9 @@ def translate_changes(changes: dict[str, Any]) -> dict[str, Any]:
             old.append(path)
             path, value = "constraint", "L2Reg" if path == "constraint.radius" else "BalancedDirections"
         found[path] = KINDS.get(value, value) if isinstance(value, str) else value
+    if "constraint.balanced" in old and found.get("constraint") == "BalancedDirections":  # which has no fields
+        old += [path for path in found if path.startswith("constraint.")]
+        found = {path: value for path, value in found.items() if not path.startswith("constraint.")}
     if old:
         now = [path for path in found if path not in changes]
         warnings.warn(f"old spelling: {', '.join(old)}; write {', '.join(now)}", stacklevel=2)
