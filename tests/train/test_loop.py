@@ -26,6 +26,7 @@ from isosphere.losses.norms import balanced_directions
 from isosphere.metrics import recall_at_k
 from isosphere.recipes import find, schema
 from isosphere.recipes.losses import Loss
+from isosphere.sphere import SPREADING
 from isosphere.train import loop, tuning
 from isosphere.train.build import build_constraint
 from isosphere.train.journal import Journal, below
@@ -152,7 +153,7 @@ def test_alarms_are_written_said_once_and_not_again_after_a_resume(tmp_path, mon
     loop.fit(recipe, tmp_path / "whole", "cpu")
     lines = [json.loads(line) for line in (tmp_path / "whole" / "metrics.jsonl").open()]
     (alarm,) = [line for line in lines if line["kind"] == "alarm"]  # norms start at 0.05, and grow apart
-    cause = next(line for line in lines if line["kind"] == "train" and line["norm_cv"] >= 0.3)
+    cause = next(line for line in lines if line["kind"] == "train" and line["norm_cv"] >= SPREADING)
     assert (alarm["step"], alarm["alarm"]) == (cause["step"], "spreading") and "norms spread" in alarm["text"]
     said = " ".join(capsys.readouterr().err.split())
     assert said.count(alarm["text"]) == 1
@@ -172,7 +173,7 @@ def test_a_spread_is_no_alarm_until_eta_has_risen_nor_after_a_resume_before_that
         loop.fit(recipe, tmp_path, "cpu")
     loop.fit(recipe, tmp_path, "cpu", resume=True)
     lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").open()]
-    causes = [line["step"] for line in lines if line["kind"] == "train" and line["norm_cv"] >= 0.3]
+    causes = [line["step"] for line in lines if line["kind"] == "train" and line["norm_cv"] >= SPREADING]
     (alarm,) = [line for line in lines if line["kind"] == "alarm"]
     assert min(causes) < 15 and alarm["alarm"] == "spreading"
     assert alarm["step"] == next(step for step in causes if step >= 16), "step 16 is the first to see the whole eta"

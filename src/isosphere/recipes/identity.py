@@ -31,9 +31,9 @@ def changes(one: Recipe, other: Recipe) -> dict[str, tuple[object, object]]:
 def digest(recipe: Recipe) -> str:
     """Six letters that tell recipes apart which are not alike but for their seed."""
     fields = options.differences(Recipe(), replace(recipe, seed=0))
-    told = {key: value for key, (_, value) in fields.items() if key not in FREE}
-    told |= {".".join(field): names for field, names in zip(NAMED, _names(recipe), strict=True) if names}
-    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:6]
+    kept = {key: value for key, (_, value) in fields.items() if key not in FREE}
+    kept |= {".".join(field): names for field, names in zip(NAMED, _names(recipe), strict=True) if names}
+    return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:6]
 
 
 def base_names(paths: str | Iterable[str]) -> str | list[str]:

@@ -122,8 +122,8 @@ class Faces:
         if met:
             return f"{kind} images; {len(met)} of {len(known)} people have the name of one trained on"
         # A .rec has numbers for people, a pack has neither names nor files; of numbers in a folder files tell.
-        told = compared and all(images.paths is not None for images in self.sets)
-        if not trained or not (told or all(people)):
+        separate = compared and all(images.paths is not None for images in self.sets)
+        if not trained or not (separate or all(people)):
             return f"{kind} images; whether their people were trained on is not known"
         return f"{kind} images, not trained on"
 

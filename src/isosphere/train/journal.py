@@ -28,7 +28,7 @@ WRITTEN = (
     "result.json", runs.CHECKPOINT, "test_embeddings.npz", "test_paths.txt", "test_thumbnails.npz",
     "snapshots/step-*.npz", "snapshots/directions-*.npy", "tensorboard/events.*",
 )  # fmt: skip
-"""What a run leaves in its folder beside what every new one writes at once; the result first, so that it never lies."""
+"""What a run leaves in its folder besides what every new one writes at once; the result first, so it never lies."""
 
 
 class Journal:
@@ -100,7 +100,7 @@ class Journal:
             self.lines.flush()
 
     def advance(self, step: int, note: str = "") -> None:
-        """Move the bar; a note replaces the one beside it."""
+        """Move the bar; a note replaces the one next to it."""
         self.progress.update(self.bar, completed=step, **({"note": note} if note else {}))
 
     def say(self, text: str) -> None:
@@ -117,7 +117,7 @@ class Journal:
         now, before = directions.float().cpu().numpy(), folder / f"directions-{step - every:07d}.npy"
         since = folder / f"step-{step - every:07d}.npz"
         held = np.load(since) if before.is_file() and since.is_file() else {}
-        if np.array_equal(held.get("indices"), arrays["indices"]):  # a resumed run may look at more images, or fewer
+        if np.array_equal(held.get("indices"), arrays["indices"]):  # a resumed run may take more images, or fewer
             # The chord keeps small angles exact, where the arc cosine of a product near 1 does not.
             chords = np.linalg.norm(now - np.load(before), axis=1)
             arrays["angles"] = np.degrees(2 * np.arcsin(np.minimum(chords / 2, 1))).astype(np.float32)
@@ -154,10 +154,10 @@ class Journal:
     def measured(self, step: int, headline: str, found: dict[str, float]) -> None:
         """Show an evaluation in a line, and its headline next to the bar."""
         names = [headline, *(name for name in ("map@r",) if name in found)]
-        told = [f"{metric(name).heading} {found[name]:6.2%}" for name in names if metric(name).unit == "%"]
-        self.advance(step, *told[:1])
+        shown = [f"{metric(name).heading} {found[name]:6.2%}" for name in names if metric(name).unit == "%"]
+        self.advance(step, *shown[:1])
         norms = f"norm {found['norm_mean']:.3g} (variance {found['norm_variance']:.3g})"
-        self.say("  ".join([f"step {step:>6}", *told, norms]))
+        self.say("  ".join([f"step {step:>6}", *shown, norms]))
 
     def untrained(self, found: dict[str, float]) -> None:
         """Append the metrics of the backbone's features before training, if there are any."""

@@ -67,7 +67,7 @@ def _namesakes(people: Iterable[str], sets: Sequence[ImageSet]) -> list[str]:
 
 
 def _file() -> Callable[[str], str]:
-    """What tells whether two paths are one file; a data set has few folders and many files, so folders are kept."""
+    """Whether two paths are one file: a data set has few folders and many files, so folders are kept."""
     folder = cache(os.path.realpath)
 
     def file(path: str) -> str:

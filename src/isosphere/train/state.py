@@ -121,21 +121,21 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, saved: dict[str, Any]) -
     optimizer.load_state_dict(moments | {"param_groups": groups})
     for group, settings in zip(optimizer.param_groups, own, strict=True):
         group.update(settings)  # a rate on the device is the same tensor again
-        beside = settings.get("fused") or settings.get("capturable")
+        on_device = settings.get("fused") or settings.get("capturable")
         for parameter in group["params"]:
             state = optimizer.state.get(parameter, {})
             for name, value in state.items():
-                state[name] = _like_parameter(name, value, parameter, bool(beside))
+                state[name] = _like_parameter(name, value, parameter, bool(on_device))
 
 
-def _like_parameter(name: str, value: Any, parameter: torch.Tensor, beside: bool) -> Any:
+def _like_parameter(name: str, value: Any, parameter: torch.Tensor, on_device: bool) -> Any:
     """A value of an optimizer's state as this parameter needs it.
 
     A fused step wants moments with the strides of the weights, which are channels last on a GPU and plain on a CPU.
     A fused or captured Adam wants its count of steps on the weights' device, any other on the CPU.
     """
     if name == "step":
-        return torch.as_tensor(value, dtype=torch.float32).to(parameter.device if beside else "cpu", copy=True)
+        return torch.as_tensor(value, dtype=torch.float32).to(parameter.device if on_device else "cpu", copy=True)
     if isinstance(value, torch.Tensor) and value.shape == parameter.shape:
         return torch.empty_like(parameter, requires_grad=False).copy_(value)
     return value.to(parameter.device) if isinstance(value, torch.Tensor) else value
