@@ -36,7 +36,7 @@ def test_errors_come_home_from_worker_processes(name):
 
 
 def test_all_types_are_in_errors():
-    """Where the golden file finds them, and callers look for them."""
+    """Where the golden file finds them, and callers expect them."""
     ours = {kind.__name__ for kind in errors.kinds()} | {"IsosphereError", "InputError", "RunError"}
     source = Path(isosphere.__file__).parent
     for path in source.rglob("*.py"):

@@ -89,7 +89,7 @@ def test_resume_goes_on_from_the_folder_alone_and_a_finished_run_stays_as_it_is(
         ("rendered --model.dim 0", BadArgument, {"name": Option("model.dim"), "value": 0}),
         ("rendered --data.classes 20", UnfillableBatch, {"found": 10, "most": Option("batches.size", 40)}),
         ("rendered --data.shift -3", BadArgument, {"name": Option("data.shift"), "value": -3}),
-        ("rendered --device tpu", ValueError, {}),
+        ("rendered --device tpu", BadArgument, {"name": Option("device"), "value": "tpu"}),
         ("rendered --optimizer.lr -1", BadArgument, {"name": Option("optimizer.lr"), "value": -1.0}),
         ("rendered --optimiser.lr -1", BadArgument, {"name": Option("optimizer.lr"), "value": -1.0}),
         ("rendered --loop.clip 0", BadArgument, {"name": Option("loop.clip"), "value": 0.0}),

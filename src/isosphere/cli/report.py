@@ -14,8 +14,8 @@ from isosphere.cli.parser import Parser
 
 
 def declare(parser: Parser) -> None:
-    told = "run folders, files of a NormMonitor, or JSON files of results"
-    parser.add_argument("runs", type=Path, nargs="+", help=told)
+    about = "run folders, files of a NormMonitor, or JSON files of results"
+    parser.add_argument("runs", type=Path, nargs="+", help=about)
     parser.add_argument("--out", type=Path, default=Path("report.html"), help="the page; by default report.html")
 
 

@@ -36,12 +36,12 @@ def declare(parser: Parser) -> None:
     parser.add_argument("--seeds", nargs="+", type=int, default=[0], help="of the final runs; trials have their own")
     parser.add_argument("--epochs", type=int, default=100, help="table5: 100 or 200")
     parser.add_argument("--paper", action="store_true", help="as the authors trained, in place of the fair way")
-    told = "table3, table5: tune rate and strength on held-out training data"
-    parser.add_argument("--tune", action=BooleanOptionalAction, default=True, help=told)
-    told = "no trials: rates and strengths of this results file's runs"
-    parser.add_argument("--tuned-by", type=Path, metavar="FILE", help=told)
-    told = "folder of JSON files; what is there is not run"
-    parser.add_argument("--results", type=Path, default=Path("results"), help=told)
+    text = "table3, table5: tune rate and strength on held-out training data"
+    parser.add_argument("--tune", action=BooleanOptionalAction, default=True, help=text)
+    text = "no trials: rates and strengths of this results file's runs"
+    parser.add_argument("--tuned-by", type=Path, metavar="FILE", help=text)
+    text = "folder of JSON files; what is there is not run"
+    parser.add_argument("--results", type=Path, default=Path("results"), help=text)
     parser.add_argument("--out", type=Path, default=Path("runs"), help="where the run folders go; by default runs/")
     parser.device()
     parser.fields(SHOWN)
@@ -60,7 +60,7 @@ def run(asked: Namespace) -> None:
         _check_source(tuned_by, tuning, asked.changes)
     wanted = Asked(asked.dataset, tuple(asked.losses), tuple(asked.arms), asked.paper, asked.epochs)
     chosen = {
-        cell: {arm: override(recipe, changes) for arm, recipe in its.items()}
+        cell: {method: override(recipe, changes) for method, recipe in its.items()}
         for cell, its in cells(asked.table, wanted).items()
     }
     source = Results(tuned_by) if tuned_by else None
@@ -78,11 +78,11 @@ def _check_source(tuned_by: Path, tuning: bool, changes: dict[str, str]) -> None
     if not results_path(tuned_by).is_file():
         raise NotResults(tuned_by, "there is no such file")
     if not tuning:
-        told = "--tuned-by stands for the trials of table3 and table5: leave out --paper and --no-tune"
-        raise BadUsage("isosphere reproduce", told)
+        text = "--tuned-by stands for the trials of table3 and table5: leave out --paper and --no-tune"
+        raise BadUsage("isosphere reproduce", text)
     if decided := [f"--{key}" for key in changes if key.split(".")[0] in ("optimizer", "constraint")]:
-        told = f"--tuned-by decides optimizer and constraint: leave out {', '.join(decided)}"
-        raise BadUsage("isosphere reproduce", told)
+        text = f"--tuned-by decides optimizer and constraint: leave out {', '.join(decided)}"
+        raise BadUsage("isosphere reproduce", text)
 
 
 def _show(asked: Namespace, records: list[dict], cells: list[str], held: "Results") -> None:
@@ -104,5 +104,5 @@ def _show(asked: Namespace, records: list[dict], cells: list[str], held: "Result
         metrics, rows = printed(asked.table, cell)
         if rows:
             alike = asked.paper and not (held.experiment and held.experiment.changes)
-            told = "trained likewise" if alike else "another protocol: not comparable with ours"
-            show(printed_table(metrics, rows, f"printed in the paper for {cell} ({told})"))
+            text = "trained likewise" if alike else "another protocol: not comparable with ours"
+            show(printed_table(metrics, rows, f"printed in the paper for {cell} ({text})"))
