@@ -42,14 +42,14 @@ def reproduce(
         for cell, arms in cells.items()
         for arm, recipe in arms.items()
     }
-    told, records, made = {"tuned_by": tuned_by.path.stem} if tune and tuned_by else {}, [], 0
+    source, records, made = {"tuned_by": tuned_by.path.stem} if tune and tuned_by else {}, [], 0
     for seed in seeds:
         for (cell, arm), recipe in chosen.items():
             recipe = followed(replace(recipe, seed=seed), cell, records)
             record = results.find("runs", recipe)
             if record is None:
                 place = folder / f"{cell}-{arm}-{digest(recipe)}-seed{seed}"
-                record = results.add("runs", place, _measured(runner, recipe, place) | told, cell=cell, arm=arm)
+                record = results.add("runs", place, _measured(runner, recipe, place) | source, cell=cell, arm=arm)
                 made += 1
             else:
                 runner.refuse_other_data(record, recipe, results.path)

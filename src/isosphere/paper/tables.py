@@ -63,7 +63,7 @@ at the edge would be short-changed. Strengths are a factor of five apart as in r
 not depend on the norms, so its strengths are those of retrieval. The third came after the first six trials of
 ResNet-18, where no constraint and the relative form were best at the strong edge; the fourth after two more, where no
 constraint won by ten times the weight decay, which the other arms had not been given; the finalists after a final run,
-where the weight decay that was best for 20 epochs was too much for 100. The probe is what Table 5 tells, at its best
+where the weight decay that was best for 20 epochs was too much for 100. The probe is what Table 5 shows, at its best
 rate, since weight decay changes the features' scale and with it the rate that suits."""
 TUNINGS = {
     **dict.fromkeys(("cub200", "cars196"), UNSEEN_CLASSES),
@@ -120,7 +120,7 @@ def _retrieval(asked: Asked) -> Cells:
 
 
 def _ablation(*methods: str) -> Callable[[Asked], Cells]:
-    """Tables 2, 8 and 9: the recipes of Cars196 with the triplet loss that vary these methods, beside the baseline."""
+    """Tables 2, 8 and 9: the recipes of Cars196 with the triplet loss that vary these methods, and the baseline."""
 
     def build(asked: Asked) -> Cells:
         _known("dataset", [asked.dataset or "cars196"], ["cars196"])

@@ -95,13 +95,13 @@ class Faces(Checked):
 
     opened_by = "isosphere.train.faces:faces_task"
     root: str = ""
-    """A folder with a folder for each person, or a RecordIO pair (a .rec beside its .idx, or the folder of both)."""
+    """A folder with a folder for each person, or a RecordIO pair (a .rec next to its .idx, or the folder of both)."""
     exclude: str = ""
     """A text file with the names of people to leave out of training, one a line: those of the test sets."""
     min_images: Count = 1
     """People with fewer images are left out."""
     align: bool = True
-    """Move faces to ArcFace's template where there are landmarks (a landmarks.txt beside the images, CFP's fiducials);
+    """Move faces to ArcFace's template where there are landmarks (a landmarks.txt next to the images, CFP's fiducials);
     else, and for other sets, a central square is cut out."""
     fraction: Share = 1.0
     """Share of the shorter side that this square has, of training photographs and of pairs of your own; LFW's: 0.52."""
@@ -158,7 +158,7 @@ class Unlabeled(Checked):
     opened_by = "isosphere.train.contrastive:unlabeled_task"
     root: str = ""
     """A folder of images, also in folders in folders, or of class folders; of the latter every fifth image (or those
-    in test/, beside train/) measures and is not trained on."""
+    in test/, next to train/) measures and is not trained on."""
     size: Count = 64
     """Pixels a side that the network sees."""
     shorter: Count = 72
