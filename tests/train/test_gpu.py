@@ -38,6 +38,27 @@ def test_a_captured_step_is_the_eager_step(loss):
         torch.testing.assert_close(weights[1][name], weights[0][name], rtol=1e-3, atol=1e-4)
 
 
+CONSTRAINTS = [
+    {"constraint": "LogNorms"}, {"constraint": "DecoupledSEC"}, {"constraint": "ShuffledPulls"},
+    {"constraint": "ScaleCourse", "constraint.course": "2,4,3"}, {"constraint": "BalancedDirections"},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("constraint", CONSTRAINTS, ids=lambda changes: changes["constraint"])
+def test_a_captured_step_has_every_constraint(constraint):
+    weights = []
+    for compiled in ("false", "true"):
+        changes = constraint | {"loop.precision": "float64", "loop.compile": compiled}
+        run = loop.prepare(tiny_recipe("rendered", changes), torch.device("cuda"))
+        run.network.train()
+        for batch in loop.training_feed(run):
+            loop.train_step(run, batch.images, batch.labels)
+            run.step += 1
+        weights.append(run.model.state_dict())
+    for name in weights[0]:
+        torch.testing.assert_close(weights[1][name], weights[0][name], rtol=1e-3, atol=1e-4)
+
+
 def test_a_captured_step_waits_for_nothing():
     run = loop.prepare(tiny_recipe("rendered-sec", {"loop.compile": "true"}), torch.device("cuda"))
     run.network.train()
