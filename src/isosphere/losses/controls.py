@@ -44,7 +44,8 @@ class ScaleCourse(Constraint):
         place = torch.as_tensor(progress, device=self.course.device) * (len(self.course) - 1)
         before = place.floor().long()
         after = (before + 1).clamp(max=len(self.course) - 1)
-        wanted = torch.lerp(self.course[before], self.course[after], place - before)
+        low, high = self.course.index_select(0, torch.stack([before, after]))  # plain indexing would wait for a GPU
+        wanted = torch.lerp(low, high, (place - before).to(low.dtype))
         self.factor.copy_(wanted / sphere.norms(embeddings).mean())
         return self.factor.new_zeros(())
 
