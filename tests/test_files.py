@@ -65,6 +65,26 @@ def test_what_is_not_a_plain_file_is_refused_and_stays(kind, tmp_path):
     assert os.path.exists("/dev/null") and not os.path.isfile("/dev/null")
 
 
+@pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="open files have no paths here")
+@pytest.mark.parametrize("behind_a_link", [False, True], ids=["named", "behind a link"])
+@pytest.mark.parametrize("kind", ["file", "pipe"])
+@pytest.mark.parametrize("name", ["/dev/fd/{}", "/proc/self/fd/{}"])
+def test_an_open_file_named_by_its_number_is_refused_and_stays(name, kind, behind_a_link, tmp_path):
+    (tmp_path / "log").write_text("line\n")
+    ends = [os.open(tmp_path / "log", os.O_WRONLY)] if kind == "file" else list(os.pipe())
+    path = name.format(ends[-1])
+    if behind_a_link:
+        (tmp_path / "link").symlink_to(path)
+        path = str(tmp_path / "link")
+    try:
+        with pytest.raises(errors.NotAPlainFile) as refused:
+            files.write(path, "new")
+    finally:
+        for end in ends:
+            os.close(end)
+    assert refused.value.path == path and (tmp_path / "log").read_text() == "line\n"
+
+
 def test_a_folder_that_is_not_there_is_named(tmp_path):
     with pytest.raises(errors.NoFolder) as refused:
         files.write(tmp_path / "gone" / "a", "new")

@@ -10,6 +10,8 @@ from typing import BinaryIO
 
 from isosphere import errors
 
+LINKS = 40  # that the system follows
+
 
 @contextmanager
 def replacing(path: str | Path, durable: bool = False) -> Iterator[BinaryIO]:
@@ -46,12 +48,26 @@ def writable(path: str | Path) -> Path:
 
     Commands call it before they begin long work.
     """
+    if _of_the_system(Path(path)):
+        raise errors.NotAPlainFile(str(path))
     target = Path(os.path.realpath(path))
     if not target.parent.is_dir():
         raise errors.NoFolder(str(path), str(target.parent))
     if target.is_symlink() or (target.exists() and not target.is_file()):  # a link here: a circle of them
         raise errors.NotAPlainFile(str(path))
     return target
+
+
+def _of_the_system(path: Path) -> bool:
+    """Whether a path, or a link on its way, is below /dev or /proc: /dev/stdout leads to a file that is open."""
+    for _ in range(LINKS):
+        path = Path(os.path.realpath(path.parent), path.name)
+        if any(map(path.is_relative_to, ("/dev", "/proc"))) and not path.is_relative_to("/dev/shm"):
+            return True
+        if not path.is_symlink():
+            return False
+        path = path.parent / os.readlink(path)
+    return False  # a circle of links
 
 
 def _sync_folder(folder: Path) -> None:

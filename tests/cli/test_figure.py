@@ -73,6 +73,7 @@ def test_the_report_is_one_page(run):
 def test_the_report_refuses_devices_and_follows_links(run):
     (run.parent / "device.html").symlink_to("/dev/null")
     assert has(refusal("report", "run", "--out", "device.html", folder=run.parent), NotAPlainFile)
+    assert has(refusal("report", "run", "--out", "/dev/stdout", folder=run.parent), NotAPlainFile, path="/dev/stdout")
     (run.parent / "link.html").symlink_to("page.html")
     isosphere("report", "run", "--out", "link.html", folder=run.parent)
     assert (run.parent / "link.html").is_symlink() and (run.parent / "page.html").is_file()
