@@ -228,3 +228,13 @@ def test_an_old_balanced_constraint_takes_no_fields_with_it():
     with pytest.warns(UserWarning, match="constraint.balanced, constraint.eta"):
         changes = runs.translate_changes(old)
     assert changes == {"constraint": "BalancedDirections", "seed": "1"}
+
+
+@pytest.mark.parametrize("eta, method", [(0.0, "balanced"), (0.1, "")])
+def test_an_old_balanced_constraint_with_a_penalty_is_not_read_as_another_one(eta, method):
+    old = {"constraint": {"balanced": True, "eta": eta, "radius": "batch"}}
+    if method:
+        assert runs.recipe_of(old).constraint.method == method
+    else:
+        with pytest.raises(ValueError):
+            runs.recipe_of(old)

@@ -26,7 +26,9 @@ CASES = {
     "n-pair, L2-reg": {"loss": "NPair", "constraint": "L2Reg"},
     "multi-similarity, relative SEC": {"loss": "MultiSimilarity", "constraint.relative": "true"},
     "supcon, initial radius": {"loss": "SupCon", "constraint.radius": "initial"},
-    "contrastive, balanced": {"loss": "Contrastive", "constraint": "BalancedDirections"},
+    "contrastive, balanced": {
+        "loss": "Contrastive", "constraint": "BalancedDirections", "optimizer": "SGD", "optimizer.lr": 0.01,
+    },
     "nt-xent, ramp": {"loss": "NTXent", "constraint.ramp": "0,1", "batches.per_class": 2},
     "proxy-anchor, SEC": {"loss": "ProxyAnchor"},
     "softmax, SEC": {"loss": "Softmax"},

@@ -872,7 +872,7 @@ def test_the_example_makes_the_lists(tmp_path: Path) -> None:
 # ---------------------------------------------------------------- inspect, a table, and a GPU
 
 
-def test_inspect_tells_how_well_a_low_norm_foretells_an_error(tmp_path: Path, capsys) -> None:
+def test_inspect_says_how_well_a_low_norm_predicts_an_error(tmp_path: Path, capsys) -> None:
     generator, labels = np.random.default_rng(0), np.arange(60) % 6
     lengths = generator.uniform(1, 5, (60, 1))
     embeddings = lengths * np.eye(6, 8)[labels] + generator.normal(0, 1.2, (60, 8))
@@ -885,7 +885,7 @@ def test_inspect_tells_how_well_a_low_norm_foretells_an_error(tmp_path: Path, ca
     won = [low < high for low in norms[wrong] for high in norms[~wrong]]
     code, shown, _ = command(capsys, "inspect", tmp_path / "e.npy", tmp_path / "y.npy")
     assert code == 0 and 5 < wrong.sum() < 55 and np.mean(won) > 0.6
-    assert f"a low norm foretells an R@1 error with AUROC {np.mean(won):.3f}" in " ".join(shown.split())
+    assert f"AUROC {np.mean(won):.3f}" in shown
     np.save(tmp_path / "e.npy", 2 * np.eye(6, 8)[labels])
     shown = command(capsys, "inspect", tmp_path / "e.npy", tmp_path / "y.npy")[1]
     assert "no AUROC of norms and errors: all first neighbors are right" in " ".join(shown.split())

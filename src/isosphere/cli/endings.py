@@ -19,7 +19,7 @@ def code_of(error: BaseException) -> int | None:
         return error.code
     if isinstance(error, KeyboardInterrupt):
         return 130
-    if isinstance(error, (ValueError, *PATHS)):
+    if isinstance(error, PATHS):
         return 2
     return 1 if isinstance(error, OSError) else None
 

@@ -30,8 +30,8 @@ def _constraint(values: dict[str, Any]) -> dict[str, Any]:
     if values.get("kind", "Constraint") != "Constraint":
         return values
     fields = {key: value for key, value in values.items() if key not in ("kind", "balanced")}
-    if values.get("balanced"):
-        return {"kind": "BalancedDirections"}
+    if values.get("balanced"):  # with a penalty too it is no kind of today, and the recipe cannot be read as one
+        return values if values.get("eta") else {"kind": "BalancedDirections"}
     if not values.get("eta"):
         return {"kind": "Baseline"}
     if values.get("radius", "batch") == 0:
