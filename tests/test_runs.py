@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from isosphere import paper, runs
-from isosphere.errors import DamagedFile, NotARun, NotResults, OtherVersion, UnfinishedRun
+from isosphere.errors import DamagedFile, Incompatible, NotARun, NotResults, Option, OtherVersion, UnfinishedRun
 from isosphere.recipes import options
 
 BEFORE = json.loads((Path(__file__).parent / "golden" / "recipes_before_redesign.json").read_text())
@@ -238,3 +238,33 @@ def test_an_old_balanced_constraint_with_a_penalty_is_not_read_as_another_one(et
     else:
         with pytest.raises(ValueError):
             runs.recipe_of(old)
+
+
+@pytest.mark.parametrize(
+    ("old", "now"),
+    [
+        ({"constraint.radius": "0", "constraint.relative": "false"}, {"constraint": "L2Reg"}),
+        ({"constraint.rho": 0.1, "constraint.radius": 0.0}, {"constraint": "L2Reg"}),
+        ({"constraint.radius": 0, "constraint.eta": 1}, {"constraint": "L2Reg", "constraint.eta": 1}),
+        ({"optimiser.lr": 1, "optimizer.lr": 1}, {"optimizer.lr": 1}),
+    ],
+)
+def test_old_fields_that_mean_nothing_today_are_dropped(old, now):
+    with pytest.warns(UserWarning):
+        assert runs.translate_changes(old) == now
+    paper.find("rendered", now)
+
+
+@pytest.mark.parametrize(
+    ("given", "values"),
+    [
+        ({"optimiser.lr": 1, "optimizer.lr": 2}, (Option("optimizer.lr", 1), Option("optimizer.lr", 2))),
+        ({"optimizer.lr": 2, "optimiser.lr": 1}, (Option("optimizer.lr", 2), Option("optimizer.lr", 1))),
+        ({"constraint": "SEC", "constraint.balanced": True},
+         (Option("constraint", "SEC"), Option("constraint", "BalancedDirections"))),
+    ],
+)  # fmt: skip
+def test_two_spellings_of_one_field_with_two_values_are_refused(given, values):
+    with pytest.raises(Incompatible) as caught:
+        runs.translate_changes(given)
+    assert (caught.value.fields, caught.value.remedies) == (tuple(given), values)

@@ -48,6 +48,10 @@ def test_any_field_can_be_changed():
         ("(a [1], b)", ("a [1]", "b")),
         ("[a]", ("a",)),
         ("('a', 'b c')", ("a", "b c")),  # as Python and `--help` print it
+        ("'a, b'", ("a, b",)),
+        ('("a, b", c)', ("a, b", "c")),
+        ("['a)', '[b']", ("a)", "[b")),
+        ("Tom's, Bob's", ("Tom's", "Bob's")),
         ("(a", ("(a",)),
         ("", ()),
         ("()", ()),
@@ -55,6 +59,14 @@ def test_any_field_can_be_changed():
 )
 def test_names_in_a_list_stay_as_they_are(text, parts):
     assert find("faces-arcface", {"data.distractors": text}).data.distractors == parts
+
+
+@pytest.mark.parametrize("name", ["(1)", "[a]", "a, b", "'a'"])
+def test_a_folder_that_is_there_keeps_its_name(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert find("faces-arcface", {"data.distractors": name}).data.distractors != (name,)
+    Path(name).mkdir()
+    assert find("faces-arcface", {"data.distractors": name}).data.distractors == (name,)
 
 
 def test_in_python_values_need_not_be_text():

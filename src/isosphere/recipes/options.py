@@ -10,12 +10,17 @@ import difflib
 import inspect
 import itertools
 import os
+import re
 import types
 import typing
 from collections.abc import Sequence
 from typing import Any
 
 from isosphere.errors import BadArgument, Option, UnknownField
+
+QUOTED = re.compile(r"""(['"]).*?\1""")
+PART = re.compile(r"""\s*(?:(?P<mark>['"])(?P<quoted>.*?)(?P=mark)|(?P<plain>[^,]*?))\s*(?:,|$)""")
+"""One of several values between commas; a quoted one may hold commas itself."""
 
 
 def to_dict(options: Any) -> Any:
@@ -190,7 +195,9 @@ def _parsed(hint: Any, text: str) -> Any:
         return None
     for choice in choices:
         if typing.get_origin(choice) is tuple:
-            return [part if str in typing.get_args(choice) else _literal(part) for part in _parts(text)]
+            if str not in typing.get_args(choice):
+                return [_literal(part) for part in _parts(text)]
+            return [text] if os.path.lexists(text) else _parts(text)  # a folder may be called `[a]` or `a, b`
     if bool in choices and text.lower() in ("true", "false", "yes", "no"):
         return text.lower() in ("true", "yes")
     if set(choices) - {type(None)} == {str}:
@@ -202,13 +209,11 @@ def _parts(text: str) -> list[str]:
     """`a, b`, `(a, b)` or `['a', 'b']` as ["a", "b"]; brackets within a name, as in `faces (1)`, belong to it."""
     text = text.strip()
     if text[:1] + text[-1:] in ("()", "[]"):
-        depths = list(itertools.accumulate((letter in "([") - (letter in ")]") for letter in text))
+        plain = QUOTED.sub(lambda quoted: " " * len(quoted[0]), text)
+        depths = list(itertools.accumulate((letter in "([") - (letter in ")]") for letter in plain))
         text = text[1:-1] if 0 not in depths[:-1] else text  # else two pairs, as in `(1), (2)`
-    return [_unquoted(part.strip()) for part in text.split(",") if part.strip()]
-
-
-def _unquoted(text: str) -> str:
-    return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"" else text
+    found = (part for part in PART.finditer(text) if part[0].strip(" ,"))
+    return [part["quoted"] if part["mark"] else part["plain"] for part in found]
 
 
 def _literal(text: str) -> Any:

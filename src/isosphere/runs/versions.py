@@ -1,15 +1,19 @@
 """What older versions of isosphere wrote, in today's words; nothing else knows their spellings."""
 
+import dataclasses
 import warnings
 from collections.abc import Iterable
 from typing import Any
 
+from isosphere.errors import Incompatible, Option
 from isosphere.recipes import options, schema
 from isosphere.runs.names import RENAMED as RENAMED_FILES
 
 RENAMED = {"optimiser": "optimizer"}  # fields of a recipe
 KINDS = {"Unlabelled": "Unlabeled"}  # values of `kind` in a recipe
 RECORDED = {"arm": "method", "deviation": "notes"}  # keys of results and records
+CONSTRAINTS = {"constraint.radius": "L2Reg", "constraint.balanced": "BalancedDirections"}
+"""Fields that said which constraint it is, the first by a radius of 0."""
 WARNINGS = {"normalised": "normalized"}  # names of a monitor's warnings
 
 
@@ -40,27 +44,43 @@ def _constraint(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def translate_changes(changes: dict[str, Any]) -> dict[str, Any]:
-    """`{"optimiser.lr": ...}` in today's fields, with one warning for all old ones."""
-    found, old = {}, []
-    for path, value in changes.items():
-        group, _, rest = path.partition(".")
-        if group in RENAMED:
-            old.append(path)
-            path = f"{RENAMED[group]}.{rest}" if rest else RENAMED[group]
-        if path == "constraint.balanced" and str(value).lower() in ("false", "no"):
-            old.append(path)
+    """`{"optimiser.lr": ...}` in today's fields, with one warning for all old ones.
+
+    A field that is given in both spellings, with two values, is refused.
+    """
+    found: dict[str, Any] = {}
+    said, old = {}, []  # today's field -> the one that was given; fields of before
+    for given, value in changes.items():
+        path = _today(given)
+        if given == "constraint.balanced" and str(value).lower() in ("false", "no"):
+            old.append(given)
             continue
-        if path == "constraint.balanced" or (path == "constraint.radius" and _is_zero(value)):
-            old.append(path)
-            path, value = "constraint", "L2Reg" if path == "constraint.radius" else "BalancedDirections"
-        found[path] = KINDS.get(value, value) if isinstance(value, str) else value
-    if "constraint.balanced" in old and found.get("constraint") == "BalancedDirections":  # which has no fields
-        old += [path for path in found if path.startswith("constraint.")]
-        found = {path: value for path, value in found.items() if not path.startswith("constraint.")}
+        if given in CONSTRAINTS and (given != "constraint.radius" or _is_zero(value)):
+            path, value = "constraint", CONSTRAINTS[given]
+        if path != given:
+            old.append(given)
+        value = KINDS.get(value, value) if isinstance(value, str) else value
+        if found.setdefault(path, value) != value:
+            values = (Option(path, found[path]), Option(path, value))
+            raise Incompatible((said[path], given), f"{said[path]} and {given} are one field, with two values", values)
+        said.setdefault(path, given)
+    if said.get("constraint") in CONSTRAINTS:  # of SEC's fields, those that this one lacks say nothing
+        lost = [f"constraint.{name}" for name in _names(schema.SEC) - _names(getattr(schema, found["constraint"]))]
+        old += [path for path in found if path in lost]
+        found = {path: value for path, value in found.items() if path not in lost}
     if old:
-        now = [path for path in found if path not in changes]
+        now = [path for path in found if path not in changes or said[path] in old]
         warnings.warn(f"old spelling: {', '.join(old)}; write {', '.join(now)}", stacklevel=2)
     return found
+
+
+def _today(path: str) -> str:
+    group, dot, rest = path.partition(".")
+    return f"{RENAMED.get(group, group)}{dot}{rest}"
+
+
+def _names(kind: type) -> set[str]:
+    return {field.name for field in dataclasses.fields(kind)}
 
 
 def old_fields(fields: Iterable[str]) -> list[str]:
