@@ -71,7 +71,8 @@ def class_softmax(
         case = _case(queries, weights, labels, margin, scale, normalized, products, first, gradients)
         value, sums, kept = _forward(weights, case, gradients)
         unit = torch.ones_like(value)
-        return value, unit, _gradients(unit, weights, case, sums, kept) if gradients else ()
+        found = _gradients(unit, weights, case, sums, kept) if gradients else ()
+        return value, unit, tuple([gradient for gradient in found if gradient is not None])
 
     with torch.autocast(queries.device.type, enabled=False):
         if torch.compiler.is_compiling() or transformed(queries, weights, labels):
@@ -113,10 +114,10 @@ def _case(
     learning: bool,
 ) -> Case:
     inverses = (_inverse(queries), _inverse(weights)) if normalized else None
-    queries = queries * inverses[0] if normalized else queries
+    queries = queries if inverses is None else queries * inverses[0]
     places = labels.long() if first is None else labels.long() - first
     here = places if first is None else places.clamp(0, len(weights) - 1)
-    lever = inverses[1].index_select(0, here) if normalized else 1.0
+    lever = 1.0 if inverses is None else inverses[1].index_select(0, here)
     if first is not None:
         held = (places == here).to(queries)
         lever = lever * held[:, None]
@@ -191,9 +192,9 @@ def _gradients(
         for number, (part, total) in enumerate(zip(_parts(weights, case), chunks, strict=True)):
             unit, shares = kept[2 * number : 2 * number + 2] or _shares(part, weights, case, total)
             factors = steps if total is others else steps * (total - others).exp()
-            if by_queries:
+            if gradient is not None:
                 gradient.addcmul_(factors, _raised_product(shares, unit))
-            if by_weights:
+            if weight_gradient is not None:
                 pulled = _product(shares.T, (factors * queries).to(unit))
                 if case.inverses is None:
                     weight_gradient[part] = pulled
@@ -201,13 +202,13 @@ def _gradients(
                     _tangential(pulled, unit, case.inverses[1][part], out=weight_gradient[part])
         # the true class, in full precision
         steps = steps * case.slopes
-        if by_queries:
+        if gradient is not None:
             gradient.addcmul_(steps, case.rows, value=-1)
             if case.shared:
                 _sum_over_ranks(gradient)
             if case.inverses is not None:
                 _tangential(gradient, queries, case.inverses[0], out=gradient)
-        if by_weights:
+        if weight_gradient is not None:
             if case.inverses is not None:
                 queries = torch.addcmul(queries, case.cosines, case.rows, value=-1)
             weight_gradient.index_add_(0, case.here, steps * case.lever * queries, alpha=-1)

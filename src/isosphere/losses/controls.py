@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from isosphere import sphere
 
-from .norms import Constraint
+from .norms import Constraint, last_layer
 
 
 class ShuffledPulls(Constraint):
@@ -34,6 +34,9 @@ class ScaleCourse(Constraint):
     are rescaled as the gradient is: an angular loss has a gradient that falls as the scale grows.
     """
 
+    course: Tensor
+    factor: Tensor
+
     def __init__(self, course: tuple[float, ...]) -> None:
         super().__init__()
         self.register_buffer("course", torch.tensor(course), persistent=False)
@@ -52,7 +55,7 @@ class ScaleCourse(Constraint):
     @torch.no_grad()
     def after_step(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
         powers = {"exp_avg": -1, "momentum_buffer": -1, "exp_avg_sq": -2}
-        for parameter in model.head[-1].parameters():
+        for parameter in last_layer(model).parameters():
             parameter.mul_(self.factor)
             for name, value in optimizer.state[parameter].items():
                 if name in powers:

@@ -4,7 +4,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from .norms import SEC, Constraint
+from .norms import SEC, Constraint, last_layer
 
 
 class DecoupledSEC(Constraint):
@@ -25,7 +25,7 @@ class DecoupledSEC(Constraint):
         return self.sec.eta_at(progress)
 
     def through_optimizer(self, penalty: Tensor, model: nn.Module) -> Tensor:
-        last = list(model.head[-1].parameters())
+        last = list(last_layer(model).parameters())
         self.pulls = list(torch.autograd.grad(penalty, last, retain_graph=True))
         if dist.is_available() and dist.is_initialized():
             for pull in self.pulls:  # each rank's gather gives its own part times their number
@@ -36,6 +36,6 @@ class DecoupledSEC(Constraint):
     @torch.no_grad()
     def after_step(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
         rates = {id(p): group["lr"] for group in optimizer.param_groups for p in group["params"]}
-        for parameter, pull in zip(model.head[-1].parameters(), self.pulls, strict=True):
+        for parameter, pull in zip(last_layer(model).parameters(), self.pulls, strict=True):
             parameter.sub_(rates[id(parameter)] * pull)
         self.pulls = []

@@ -11,7 +11,7 @@ from torch import Tensor
 from isosphere import sphere
 
 from .checks import check_embeddings, check_finite, number, reads_values
-from .norms import Constraint, ramp
+from .norms import Constraint, risen
 
 
 def log_norm_penalty(embeddings: Tensor, mean: Tensor | None = None) -> Tensor:
@@ -47,11 +47,10 @@ class LogNorms(Constraint):
         self.eta, self.ramp, self.sync = number("eta", eta, 0), ramp, sync
 
     def forward(self, embeddings: Tensor, *, progress: Tensor | float | None = None) -> Tensor:
-        strength = self.eta * (1.0 if self.ramp is None else ramp(progress, *self.ramp))
-        return strength * log_norm_penalty(embeddings, self._shared_mean(embeddings))
+        return self.eta * risen(progress, self.ramp) * log_norm_penalty(embeddings, self._shared_mean(embeddings))
 
     def eta_at(self, progress: float) -> float:
-        return self.eta * (1.0 if self.ramp is None else float(ramp(progress, *self.ramp)))
+        return self.eta * float(risen(progress, self.ramp))
 
     @torch.no_grad()
     def _shared_mean(self, embeddings: Tensor) -> Tensor | None:

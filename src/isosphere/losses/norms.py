@@ -51,6 +51,15 @@ def ramp(progress: Tensor | float, begin: float = 0.0, end: float = 0.0) -> Tens
     return rise.clamp(0, 1) if isinstance(rise, Tensor) else min(max(rise, 0.0), 1.0)
 
 
+def risen(progress: Tensor | float | None, over: tuple[float, float] | None) -> Tensor | float:
+    """The share of eta that counts by now: what a constraint's ramp gives, or 1 without one."""
+    if over is None:
+        return 1.0
+    if progress is None:
+        raise BadArgument("progress", progress, "step / steps, as this constraint has a ramp")
+    return ramp(progress, *over)
+
+
 class _BalancedDirections(torch.autograd.Function):
     generate_vmap_rule = True
 
@@ -65,13 +74,13 @@ class _BalancedDirections(torch.autograd.Function):
         ctx.save_for_forward(*inputs, *output)
 
     @staticmethod
-    def backward(ctx, gradient: Tensor, _: Tensor) -> Tensor:
+    def backward(ctx, gradient: Tensor, _: Tensor) -> Tensor | None:
         embeddings, unit, mean_norm = ctx.saved_tensors
         found = _turned(gradient, unit.detach(), mean_norm).to(embeddings.dtype)
         return once([found], gradient, (embeddings,))[0]
 
     @staticmethod
-    def jvp(ctx, tangent: Tensor) -> tuple[Tensor, None]:
+    def jvp(ctx, tangent: Tensor) -> tuple[Tensor | None, None]:
         embeddings, unit, mean_norm = ctx.saved_tensors
         return once([_turned(sphere.raised(tangent), unit, mean_norm)], tangent, (embeddings,))[0], None
 
@@ -126,6 +135,11 @@ class Constraint(nn.Module):
         return 0.0
 
 
+def last_layer(model: nn.Module) -> nn.Module:
+    """The last layer of a model's head, which gives the embeddings."""
+    return [*model.get_submodule("head").children()][-1]
+
+
 class BalancedDirections(Constraint):
     """`balanced_directions` as a constraint: the criterion's gradient is divided by the mean norm."""
 
@@ -155,6 +169,9 @@ class SEC(Constraint):
 
     Inside `torch.utils.checkpoint` use_reentrant=False is supported; with True the running mean is never updated.
     """
+
+    running_radius: Tensor
+    learned_radius: nn.Parameter
 
     def __init__(
         self,
@@ -186,16 +203,15 @@ class SEC(Constraint):
 
     def forward(self, embeddings: Tensor, *, progress: Tensor | float | None = None) -> Tensor:
         check_embeddings(embeddings)
-        if self.ramp is not None and progress is None:
-            raise BadArgument("progress", progress, "step / steps, as this SEC has a ramp")
+        share = risen(progress, self.ramp)
         if not torch.compiler.is_compiling() and not self.warned:
             self._warn_if_normalized(embeddings)
         learning = self.training and torch.is_grad_enabled()
         penalty = norm_penalty(embeddings, self._radius(embeddings, learning), self.relative)
-        return self.eta * (1.0 if self.ramp is None else ramp(progress, *self.ramp)) * penalty
+        return self.eta * share * penalty
 
     def eta_at(self, progress: float) -> float:
-        return self.eta * (1.0 if self.ramp is None else float(ramp(progress, *self.ramp)))
+        return self.eta * float(risen(progress, self.ramp))
 
     @torch.no_grad()
     def set_radius(self, value: float | Tensor) -> None:

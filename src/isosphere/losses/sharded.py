@@ -34,6 +34,8 @@ class ShardedClassifier(nn.Module):
     The first weights are those of `CosineClassifier` under the same seed, whatever the number of ranks.
     """
 
+    draws: Tensor
+
     def __init__(
         self,
         dim: int,
@@ -53,7 +55,7 @@ class ShardedClassifier(nn.Module):
             raise BadArgument("classes", classes, f"at least one for each of {_world()} ranks, or use CosineClassifier")
         part = share(classes)
         self.weights = class_weights(dim, classes, part)
-        self.weights.shard = (part.start, classes)
+        _mark(self.weights, part.start, classes)
         self.first, self.classes = part.start, classes
         self.margin, self.scale, self.rate, self.products, self.seed = margin, scale, rate, products, seed
         if rate < 1:
@@ -81,7 +83,7 @@ class ShardedClassifier(nn.Module):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        self.weights.shard = (self.first, self.classes)  # which neither a deep copy nor a pickle keeps
+        _mark(self.weights, self.first, self.classes)  # which neither a deep copy nor a pickle keeps
 
     def extra_repr(self) -> str:
         held = f"dim={self.weights.shape[1]}, classes={len(self.weights)} of {self.classes} from {self.first}"
@@ -96,7 +98,16 @@ def share(total: int, rank: int | None = None) -> slice:
 
 def is_sharded(parameter: nn.Parameter) -> bool:
     """Whether this rank holds only some rows of it."""
-    return getattr(parameter, "shard", None) is not None
+    return _shard(parameter) is not None
+
+
+def _shard(parameter: nn.Parameter) -> tuple[int, int] | None:
+    """The first row that this rank holds, and how many all ranks hold together; None if it is not sharded."""
+    return getattr(parameter, "shard", None)
+
+
+def _mark(parameter: nn.Parameter, first: int, total: int) -> None:
+    parameter.shard = (first, total)  # type: ignore[attr-defined]  # a mark of ours, which `_shard` reads
 
 
 # ---------------------------------------------------------------- checkpoints that fit any number of ranks
@@ -134,9 +145,10 @@ def _each_moment(optimizer: torch.optim.Optimizer, state: dict[str, Any], change
 
 
 def _joined(values: Any, parameter: nn.Parameter | None) -> Any:
-    if parameter is None or not is_sharded(parameter) or _world() == 1 or not _like(values, parameter):
+    shard = None if parameter is None else _shard(parameter)
+    if parameter is None or shard is None or _world() == 1 or not _like(values, parameter):
         return values
-    first, total = parameter.shard
+    first, total = shard
     whole = torch.empty(total, *values.shape[1:], dtype=values.dtype) if _rank() == 0 else None
     for rank in range(_world()):  # one share at a time, so that no device needs room for all
         part = share(total, rank)
@@ -150,9 +162,10 @@ def _joined(values: Any, parameter: nn.Parameter | None) -> Any:
 
 
 def _sliced(values: Any, parameter: nn.Parameter | None) -> Any:
-    if parameter is None or not is_sharded(parameter) or not isinstance(values, Tensor) or values.ndim == 0:
+    shard = None if parameter is None else _shard(parameter)
+    if shard is None or not isinstance(values, Tensor) or values.ndim == 0:
         return values
-    _, total = parameter.shard
+    _, total = shard
     if len(values) != total:
         raise BadArgument("the checkpoint's classes", len(values), f"as many as the head's, {total}")
     return values[share(total)].clone()  # not a view, which would keep all of it

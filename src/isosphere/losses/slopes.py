@@ -22,7 +22,7 @@ BLOCK = 2**22  # cosines in memory at a time: all pairs of 2,048 embeddings
 def softmax(logits: Tensor) -> Tensor:
     """Of each row (R, M); on CPU with zero below 1e-30, since products with numbers that underflow crawl there."""
     shares = torch.softmax(logits, dim=1)
-    return torch.nn.functional.threshold_(shares, 1e-30, 0.0) if shares.device.type == "cpu" else shares
+    return torch.threshold_(shares, 1e-30, 0.0) if shares.device.type == "cpu" else shares
 
 
 def log_sum_exp(exponents: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
@@ -97,7 +97,7 @@ def pair_loss(
         unit = sphere.directions(raw)
         index = torch.arange(len(labels), device=labels.device)
         anchors, others = (None, None) if chosen is None else chosen(labels)
-        terms = []
+        terms: list[Tensor] = []
 
         def block_rows(block: slice, cosines: Tensor) -> tuple[Tensor, Tensor]:
             same = labels[block, None] == labels
@@ -112,7 +112,7 @@ def pair_loss(
         total, gradient, _ = rows_to_slopes(unit, None, block_rows, gradients)
         # Mining compares, and comparisons with NaN are false: 0 * sum lets a NaN show.
         total += 0 * unit.sum()
-        divisor = sum(terms).clamp(min=1) if terms else torch.ones_like(total)
+        divisor = sum(terms[1:], terms[0]).clamp(min=1) if terms else torch.ones_like(total)
         # Looked for where the loss is zero, which is rarely, and never where it would synchronize.
         if both and reads_values(total) and len(labels) > 1 and total == 0:
             if len(labels.unique()) == len(labels):

@@ -63,7 +63,8 @@ class NormMonitor:
             raise BadArgument("power", power, "2 (SGD), 1 (Adam) or None (the optimizer's)")
         self._optimizer, self.every, self._begun = _weak(optimizer), every, False
         self.power = proxy_power(optimizer) if power is None else power
-        self.step, self.alarms, self.callback = 0, [], callback
+        self.step, self.callback = 0, callback
+        self.alarms: list[Record] = []
         self.summaries: list[Callable[[Record], None]] = [] if tensorboard is None else [_to_tensorboard(tensorboard)]
         self._ring = torch.empty(0, 3, 0)  # (every, 3, N): the records of `norm_record`, on the device
         self._rates = torch.empty(0)  # (every,): their learning rates
@@ -140,7 +141,7 @@ class NormMonitor:
         self.flush()
         angles = turned(before[1], after)
         figures = turn_figures(sphere.norms(before[1]), angles)
-        record = {"step": step, "kind": "probe", "since": before[0], **recorded(figures)}
+        record: Record = {"step": step, "kind": "probe", "since": before[0], **recorded(figures)}
         shown = [float(f"{angle:.4g}") if math.isfinite(angle) else None for angle in angles.tolist()]
         self._tell([record | {"angles": shown}], [record])
         return angles
@@ -153,7 +154,7 @@ class NormMonitor:
         self._read += len(waiting)
         rows = norm_figures(self._ring[: len(waiting)], self._rates[: len(waiting)], self.power).tolist()
         self._ring[:, 0], self._ring[:, 1:] = PADDING, torch.nan
-        records = [
+        records: list[Record] = [
             {"step": step, "kind": kind, **recorded(dict(zip(FIGURES, values, strict=True)))}
             for (step, kind), values in zip(waiting, rows, strict=True)
         ]
@@ -177,8 +178,9 @@ class NormMonitor:
                     lines.write(json.dumps({"step": records[0]["step"], "kind": "start"}) + "\n")
                 self._begun = True
                 lines.writelines(json.dumps(record) + "\n" for record in records)
-        for record in records if self.callback is not None else ():
-            self.callback(record)
+        if self.callback is not None:
+            for record in records:
+                self.callback(record)
         for tell in self.summaries:
             for record in summaries:
                 tell(record)
