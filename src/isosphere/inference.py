@@ -31,7 +31,6 @@ from isosphere.samplers import OrderedBatches
 
 Forward = Callable[[Tensor], Tensor]  # images (N, C, H, W) -> rows (N, D)
 Pixels = Image.Image | np.ndarray | Tensor  # one image in memory
-OWN_FILES = schema.Folder | schema.Faces | schema.Unlabeled  # data of one's own, which may hold unreadable files
 
 
 # ---------------------------------------------------------------- embed
@@ -157,14 +156,13 @@ class Trained:
     @property
     def embedder(self) -> ImageEmbedder:
         """The model for whole sets of images, behind a progress bar."""
-        loop, own = self.recipe.loop, isinstance(self.recipe.data, OWN_FILES)
+        loop, own = self.recipe.loop, self.recipe.data.own
         return ImageEmbedder(self.model, self.device, workers(loop), half_precision(loop, self.device), True, own)
 
     @property
     def forward(self) -> Forward:
         """How this run embeds: faces are averaged with their mirror images."""
-        faces = isinstance(self.recipe.data, schema.Faces)
-        return partial(mirror_averaged, self.model) if faces else self.model
+        return partial(mirror_averaged, self.model) if self.recipe.data.framed else self.model
 
     @distributed.alone()
     def embed(self, images: Sequence[str | Path | Pixels] | Pixels, features: bool = False) -> Tensor:
@@ -252,11 +250,7 @@ def load_weights(module: nn.Module, weights: dict[str, Any]) -> None:
 
 def evaluation_view(data: schema.Data) -> View:
     """What an image file goes through before a model that was trained on this data; of faces without landmarks."""
-    if isinstance(data, schema.Faces):
-        return square(data.fraction)
-    if isinstance(data, schema.Rendered | schema.Cifar):
-        return TestView(data.size, data.size)
-    return TestView(data.size, data.shorter)
+    return square(data.fraction) if data.framed else TestView(data.size, data.shorter)
 
 
 def parse_place(place: str, field: str) -> tuple[str, View | None]:
@@ -272,8 +266,8 @@ def preprocessed(
 ) -> tuple[ImageSet, View | None]:
     """The images with the view by which the run's own are embedded; faces are framed as those trained on."""
     data = trained.recipe.data
-    skip = skip and isinstance(data, OWN_FILES) and data.skip_unreadable
-    if isinstance(data, schema.Faces):
+    skip = skip and data.own and data.skip_unreadable
+    if data.framed:
         source = Source(images, home, share or square(data.fraction), people=people)
         return framed(source, data.align, trained.device, skip), None
     return readable_images(images, skip_unreadable=True) if skip else images, evaluation_view(data)
@@ -283,7 +277,7 @@ def _in_memory(trained: Trained, images: Sequence[Pixels]) -> Tensor:
     """Images of any sizes as the network gets those of the run, uint8 (N, 3, S, S)."""
     data, pixels = trained.recipe.data, [in_memory(image) for image in images]
     cut = sum(image.shape[1:] != (data.size, data.size) for image in pixels)
-    if isinstance(data, schema.Faces) and data.align and cut:
+    if data.framed and data.align and cut:
         text = f"{cut} of {len(pixels)} faces have no landmarks: their central square is taken"
         warnings.warn(text, stacklevel=4)  # at the line that called `embed`, which is decorated
     view = evaluation_view(data)
@@ -293,10 +287,7 @@ def _in_memory(trained: Trained, images: Sequence[Pixels]) -> Tensor:
 def for_other_images(recipe: schema.Recipe) -> schema.Recipe:
     """A run's recipe for images that are not its own: unreadable ones can be skipped, whatever it was trained on."""
     data = recipe.data
-    if isinstance(data, OWN_FILES):
-        return recipe
-    shorter = data.shorter if isinstance(data, schema.Benchmark) else data.size
-    return replace(recipe, data=schema.Folder(size=data.size, shorter=shorter))
+    return recipe if data.own else replace(recipe, data=schema.Folder(size=data.size, shorter=data.shorter))
 
 
 # ---------------------------------------------------------------- files in, files out
@@ -307,7 +298,7 @@ def embed_files(trained: Trained, root: str, out: Path, features: bool = False) 
     labels, paths = out.with_suffix(".labels.npy"), out.with_suffix(".paths.txt")
     for path in (out, labels, paths):
         files.writable(path)
-    place, share = parse_place(root, "root") if isinstance(trained.recipe.data, schema.Faces) else (root, None)
+    place, share = parse_place(root, "root") if trained.recipe.data.framed else (root, None)
     images, view = preprocessed(trained, open_images(place, flat=True, whole=True), Path(place), share)
     embeddings = trained.embedder(images, view, trained.model.features if features else trained.forward)
     names = [images.classes[label] for label in images.labels.tolist()]

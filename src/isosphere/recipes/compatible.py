@@ -4,10 +4,7 @@ from collections.abc import Iterator
 
 from isosphere.errors import Incompatible, Option
 from isosphere.recipes.losses import MarginLoss, NTXent, PairLoss
-from isosphere.recipes.schema import SGD, Cifar, Classes, Recipe, Shuffled, Unlabeled
-
-WITHOUT_LABELS = Cifar | Unlabeled
-"""Data whose labels measure at most: an image is its own class, of which a batch has several views."""
+from isosphere.recipes.schema import SGD, Classes, Recipe, Shuffled
 
 
 def check(recipe: Recipe) -> None:
@@ -56,7 +53,7 @@ def _of_batches(recipe: Recipe) -> Iterator[Incompatible]:
 def _of_labels(recipe: Recipe) -> Iterator[Incompatible]:
     """Without labels the views of an image are alike; with them its class is."""
     loss, batches = recipe.loss, recipe.batches
-    if isinstance(recipe.data, WITHOUT_LABELS):
+    if not recipe.data.labeled:  # an image is its own class, of which a batch has several views
         if not isinstance(batches, Shuffled) or batches.views < 2:
             remedies = (Option("batches", "Shuffled"), Option("batches.views", 2))
             yield Incompatible(("data", "batches"), "images without labels need several views of each", remedies)

@@ -15,8 +15,32 @@ TAKEN = ("accuracy", "embeddings", "probes", "distractors", "rank1")
 """Names of what is measured or kept besides sets of pairs."""
 
 
+class Source(Checked):
+    """What training, inference and measuring ask of a data set; nobody asks which kind it is."""
+
+    opened_by: ClassVar[str]
+    own: ClassVar[bool] = False
+    """Files of one's own, of which some may be unreadable (`skip_unreadable`) or copies of others."""
+    labeled: ClassVar[bool] = True
+    """Images have classes to train on; without them an image is its own class."""
+    framed: ClassVar[bool] = False
+    """Faces: images are brought to one frame, and embeddings averaged with those of the mirror images."""
+    test_root: ClassVar[str] = "root"
+    """The field that says where the test images are."""
+
+    @property
+    def place(self) -> str:
+        """What the images are called in a message: a benchmark's name, or where they are."""
+        return str(getattr(self, "name", "") or getattr(self, "root", "") or type(self).__name__)
+
+    @property
+    def shorter(self) -> int:
+        """The shorter side that a whole image is resized to, by itself that of the view."""
+        return self.size  # type: ignore[attr-defined]  # a field of every kind
+
+
 @dataclass(frozen=True)
-class Rendered(Checked):
+class Rendered(Source):
     """Characters of many scripts drawn from the fonts that matplotlib ships: real work, no download."""
 
     opened_by = "isosphere.train.retrieval:rendered_task"
@@ -33,10 +57,11 @@ class Rendered(Checked):
 
 
 @dataclass(frozen=True)
-class Folder(Checked):
+class Folder(Source):
     """Your own images: a folder of class folders (or train/ and test/ with these), or a CSV of path,label[,split]."""
 
     opened_by = "isosphere.train.retrieval:folder_task"
+    own = True
     root: str = ""
     """The folder, or the CSV file."""
     train_fraction: Fraction = 0.5
@@ -61,7 +86,7 @@ class Folder(Checked):
 
 
 @dataclass(frozen=True)
-class Benchmark(Checked):
+class Benchmark(Source):
     """A retrieval benchmark of the paper, split by class as in its Table 1."""
 
     opened_by = "isosphere.train.retrieval:benchmark_task"
@@ -90,10 +115,12 @@ class Benchmark(Checked):
 
 
 @dataclass(frozen=True)
-class Faces(Checked):
+class Faces(Source):
     """People to train on, pairs of photographs to verify, probes to identify among distractors (Section 3.4)."""
 
     opened_by = "isosphere.train.faces:faces_task"
+    own = framed = True
+    test_root = "pairs_root"
     root: str = ""
     """A folder with a folder for each person, or a RecordIO pair (a .rec next to its .idx, or the folder of both)."""
     exclude: str = ""
@@ -131,10 +158,11 @@ class Faces(Checked):
 
 
 @dataclass(frozen=True)
-class Cifar(Checked):
+class Cifar(Source):
     """CIFAR-10 or CIFAR-100, unlabeled for training: two views of an image belong together (App. B.3)."""
 
     opened_by = "isosphere.train.contrastive:cifar_task"
+    labeled = False
     name: Literal["cifar10", "cifar100"] = "cifar10"
     """The labels serve evaluation alone."""
     root: str = "data"
@@ -152,10 +180,11 @@ class Cifar(Checked):
 
 
 @dataclass(frozen=True)
-class Unlabeled(Checked):
+class Unlabeled(Source):
     """Your own images without labels, or with class folders that serve evaluation alone."""
 
     opened_by = "isosphere.train.contrastive:unlabeled_task"
+    own, labeled = True, False
     root: str = ""
     """A folder of images, also in folders in folders, or of class folders; of the latter every fifth image (or those
     in test/, next to train/) measures and is not trained on."""

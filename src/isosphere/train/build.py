@@ -14,7 +14,7 @@ from isosphere import distributed
 from isosphere.data.packed import PackedSet
 from isosphere.data.two_views import ContrastiveView
 from isosphere.errors import BadArgument, Option, UnfillableBatch, WrongSize
-from isosphere.inference import OWN_FILES, half_precision
+from isosphere.inference import half_precision
 from isosphere.losses import CosineClassifier, ShardedClassifier, norms, sampling
 from isosphere.models.embedder import Embedder
 from isosphere.recipes import losses as options
@@ -31,7 +31,7 @@ def build_task(data: schema.Data, device: torch.device) -> Task:
     Copies among one's own files are noted; the splits of benchmarks are as published.
     """
     task = resolve_name(data.opened_by)(data, device)
-    if not isinstance(data, OWN_FILES):
+    if not data.own:
         return task
     return replace(task, notes=noted(*task.notes, overlap.copies(task.images, task.evaluation.sets)))
 

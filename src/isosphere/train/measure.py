@@ -35,8 +35,7 @@ def measure_run(trained: Trained, root: str | None = None) -> dict[str, Any]:
         relation = _relation(trained, evaluation)
     else:
         images, view, part = _other_images(trained, root)
-        faces = isinstance(trained.recipe.data, schema.Faces)
-        evaluation = (MirroredRetrieval if faces else Retrieval)(images, view)
+        evaluation = (MirroredRetrieval if trained.recipe.data.framed else Retrieval)(images, view)
         shared = len(set(images.classes).intersection(trained.classes))
         relation = f"all {len(images.classes)} classes of {part}"
         relation += f"; {shared} have the name of one trained on" if shared else ""
@@ -73,13 +72,12 @@ def _own_evaluation(trained: Trained) -> Evaluation:
         task = build_task(data, trained.device)
         other = len(trained.classes) > 1 and task.images.classes != trained.classes  # one is called as its folder
         if other or (isinstance(task.evaluation, Retrieval) and trained.images not in (None, len(task.images))):
-            place = data.name if isinstance(data, schema.Benchmark | schema.Cifar) else data.root
-            text = f"{place} is not what this run was trained on: other training {'classes' if other else 'images'}"
+            what = "classes" if other else "images"
+            text = f"{data.place} is not what this run was trained on: other training {what}"
             warnings.warn(f"{text}; data.root says where the run's own are", stacklevel=2)
         return task.evaluation
     except FileNotFoundError as error:
-        field = "data.pairs_root" if isinstance(data, schema.Faces) else "data.root"
-        raise MovedData(str(error), Path.cwd(), Option(field)) from error
+        raise MovedData(str(error), Path.cwd(), Option(f"data.{data.test_root}")) from error
 
 
 def _other_images(trained: Trained, root: str) -> tuple[Images, View | None, str]:
@@ -88,7 +86,7 @@ def _other_images(trained: Trained, root: str) -> tuple[Images, View | None, str
     Of faces `folder:0.52` gives another share of the frame.
     """
     part = root
-    root, share = parse_place(root, "root") if isinstance(trained.recipe.data, schema.Faces) else (root, None)
+    root, share = parse_place(root, "root") if trained.recipe.data.framed else (root, None)
     images = open_images(root)
     if images.splits is not None:
         tests = [index for index, split in enumerate(images.splits) if split == "test"]

@@ -19,8 +19,7 @@ EXCLUDE = Option("data.exclude")  # the file of people's names to leave out of t
 
 def kind_of(data: schema.Data) -> str:
     """What is measured on: test images, or in a trial some of the training data."""
-    held_out = isinstance(data, schema.Benchmark | schema.Cifar) and data.held_out
-    return "held-out training" if held_out else "test"
+    return "held-out training" if getattr(data, "held_out", 0) else "test"
 
 
 def named(people: Iterable[str]) -> dict[str, str]:
