@@ -29,6 +29,15 @@ def negatives(labels: Tensor, i: int) -> list[int]:
     return [j for j in range(len(labels)) if labels[j] != labels[i]]
 
 
+def pair_masks(labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Positive and negative pairs, two masks (N, N)."""
+    pairs = torch.zeros(2, len(labels), len(labels), dtype=torch.bool)
+    for i in range(len(labels)):
+        pairs[0, i, positives(labels, i)] = True
+        pairs[1, i, negatives(labels, i)] = True
+    return pairs[0], pairs[1]
+
+
 def mean(terms: list[Tensor], f: Tensor) -> Tensor:
     return sum(terms) / len(terms) if terms else 0 * f.sum()
 

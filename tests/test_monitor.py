@@ -25,6 +25,7 @@ from isosphere.monitor import (
     NormMonitor,
     norm_figures,
     norm_record,
+    proxy_power,
     turn_figures,
     turned,
 )  # fmt: skip
@@ -166,6 +167,14 @@ def test_the_power_is_the_optimizers_and_its_rate_may_be_a_tensor(lr):
             monitor.close()
             wanted = by_loops(embeddings, embeddings, 0.2, power)["lr_proxy_mean"]
             assert told[0]["lr_proxy_mean"] == pytest.approx(wanted, rel=1e-5)
+
+
+def test_wrappers_that_hold_no_optimizer_have_no_power():
+    alone, one, other = Wrapped(None), Wrapped(None), Wrapped(None)
+    alone.optimizer, one.optimizer, other.optimizer = alone, other, one
+    assert [proxy_power(wrapper) for wrapper in (alone, one, Wrapped(None), None)] == [None] * 4
+    twice = Wrapped(Wrapped(torch.optim.Adam([torch.zeros(1, requires_grad=True)])))
+    assert proxy_power(twice) == 1
 
 
 class Wrapped(torch.optim.Optimizer):

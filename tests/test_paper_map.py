@@ -17,6 +17,7 @@ from isosphere.losses.margins import CosFace
 from isosphere.losses.slopes import through_directions
 from isosphere.paper import published
 from isosphere.train import loop
+from references import pair_masks
 from tiny import tiny_recipe
 
 ROOT = Path(__file__).parents[1]
@@ -122,7 +123,7 @@ def some_batch(rows: int = 9, seed: int = 0) -> Tensor:
 
 
 LABELS = torch.arange(3).repeat_interleave(3)
-POSITIVE, NEGATIVE = sphere.pair_masks(LABELS)
+POSITIVE, NEGATIVE = pair_masks(LABELS)
 TRIPLETS = [(a, p, n) for a in range(9) for p in range(9) if POSITIVE[a, p] for n in range(9) if NEGATIVE[a, n]]
 
 

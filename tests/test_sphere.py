@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from isosphere import functional, sphere
+from references import pair_masks
 
 
 def unit(degrees: float) -> list[float]:
@@ -16,10 +17,9 @@ def test_cosines_and_chords_at_readable_angles():
     embeddings = torch.tensor([unit(0), unit(60), unit(180)]) * torch.tensor([[3.0], [0.5], [7.0]])
     wanted = torch.tensor([[1, 0.5, -1], [0.5, 1, -0.5], [-1, -0.5, 1]])
     torch.testing.assert_close(sphere.cosines(embeddings), wanted)
-    torch.testing.assert_close(sphere.squared_chords(embeddings), 2 - 2 * wanted)
     torch.testing.assert_close(sphere.norms(embeddings), torch.tensor([3, 0.5, 7.0]))
     distances = torch.cdist(sphere.directions(embeddings), sphere.directions(embeddings)).square()
-    torch.testing.assert_close(sphere.squared_chords(embeddings), distances, atol=1e-5, rtol=0)
+    torch.testing.assert_close(2 - 2 * sphere.cosines(embeddings), distances, atol=1e-5, rtol=0)
 
 
 def test_a_zero_vector_has_direction_zero_and_gradient_zero():
@@ -48,19 +48,11 @@ def test_halves_are_raised_and_autocast_is_kept_out(dtype):
 
 def test_of_two_types_the_wider_is_taken():
     wide, narrow = torch.randn(3, 4, dtype=torch.float64), torch.randn(5, 4)
-    for function in (sphere.products, sphere.cosines, sphere.squared_chords):
+    for function in (sphere.products, sphere.cosines):
         exact = function(wide, narrow.double())
         torch.testing.assert_close(function(wide, narrow), exact, rtol=1e-14, atol=1e-14)
         torch.testing.assert_close(function(narrow, wide), exact.T, rtol=1e-14, atol=1e-14)
     assert sphere.products(wide.bfloat16(), narrow).dtype == torch.float32
-
-
-def test_pair_masks():
-    positive, negative = sphere.pair_masks(torch.tensor([5, 5, 9]))
-    assert positive.tolist() == [[False, True, False], [True, False, False], [False, False, False]]
-    assert negative.tolist() == [[False, False, True], [False, False, True], [True, True, False]]
-    positive, negative = sphere.pair_masks(torch.tensor([5]), torch.tensor([5, 9]))
-    assert positive.tolist() == [[True, False]] and negative.tolist() == [[False, True]]
 
 
 def some_batch(spread: float = 1.0) -> tuple[torch.Tensor, torch.Tensor]:
@@ -134,7 +126,7 @@ def setting():
 def _of_directions(directions: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     """A smooth angular loss as a function of the unit vectors themselves: dL / d f-hat of the propositions."""
     cosines = directions @ directions.T
-    positive, negative = sphere.pair_masks(labels)
+    positive, negative = pair_masks(labels)
     return (torch.where(negative, (3 * cosines).exp(), 0) - torch.where(positive, 2 * cosines, 0)).sum()
 
 

@@ -1,4 +1,4 @@
-"""The algebra of embeddings on a sphere: norms, directions, cosines, chords and how far a step turns a direction.
+"""The algebra of embeddings on a sphere: norms, directions, cosines and how far a step turns a direction.
 
 Half-precision inputs are raised to float32 and autocast is switched off for the products, because losses with a
 scale of 40 or 64 cannot stand bfloat16 cosines. Float64 stays float64, and of two types the wider is taken.
@@ -62,20 +62,6 @@ def cosines(embeddings: Tensor, references: Tensor | None = None) -> Tensor:
         return products(unit, unit)
     left, right = promoted(embeddings, references)
     return products(directions(left), directions(right))
-
-
-def squared_chords(embeddings: Tensor, references: Tensor | None = None) -> Tensor:
-    """Squared distances |f_i/|f_i| - f_j/|f_j||^2 = 2 - 2 cos of all pairs, (N, D), (M, D) -> (N, M)."""
-    return 2 - 2 * cosines(embeddings, references)
-
-
-def pair_masks(labels: Tensor, reference_labels: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Which pairs share a label and which do not, two (N, M) bool masks; without references self is neither."""
-    same = labels[:, None] == (labels if reference_labels is None else reference_labels)[None, :]
-    if reference_labels is not None:
-        return same, ~same
-    itself = torch.eye(len(labels), dtype=torch.bool, device=labels.device)
-    return same & ~itself, ~same
 
 
 def tan_direction_change(embeddings: Tensor, gradients: Tensor, lr: float = 1.0) -> Tensor:

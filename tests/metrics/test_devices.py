@@ -41,9 +41,44 @@ def measured() -> dict[str, dict[str, float]]:
     }
 
 
+class WithoutFloat64(TorchDispatchMode):
+    """Makes no float64, and raises what such a device raises."""
+
+    def __init__(self, error: type[Exception]) -> None:
+        super().__init__()
+        self.error, self.asked = error, 0
+
+    def __torch_dispatch__(self, function, types, given=(), named=None):
+        if (named or {}).get("dtype") == torch.float64:
+            self.asked += 1
+            raise self.error
+        return function(*given, **(named or {}))
+
+
+@pytest.fixture
+def forgetful():
+    """What was found out about devices is forgotten, before and after."""
+    neighbors._has_float64.cache_clear()
+    yield
+    neighbors._has_float64.cache_clear()
+
+
+@pytest.mark.parametrize("error", [TypeError, RuntimeError])
+def test_a_device_is_asked_once_whether_it_has_float64(error, forgetful):
+    with WithoutFloat64(error) as device:
+        assert [neighbors.widest_type(torch.device("cpu")) for _ in range(3)] == [torch.float32] * 3
+    assert device.asked == 1
+
+
+def test_a_device_that_is_full_is_asked_again(forgetful):
+    with WithoutFloat64(torch.OutOfMemoryError), pytest.raises(torch.OutOfMemoryError):
+        neighbors.widest_type(torch.device("cpu"))
+    assert neighbors.widest_type(torch.device("cpu")) == torch.float64
+
+
 def test_every_metric_needs_no_float64(monkeypatch):
     wanted = measured()
-    monkeypatch.setattr(neighbors, "WITHOUT_FLOAT64", ("cpu",))
+    monkeypatch.setattr(neighbors, "_has_float64", lambda kind: False)
     with pytest.raises(AssertionError), NoFloat64():
         torch.ones(1).double()
     with NoFloat64():

@@ -7,7 +7,7 @@ exact to float32 rounding, under autocast too, unless the caller has allowed TF3
 """
 
 from collections.abc import Iterator, Sequence
-from functools import reduce
+from functools import cache, reduce
 from itertools import chain
 from numbers import Real
 from operator import add
@@ -23,7 +23,6 @@ from isosphere.errors import BadArgument, NotFinite
 Array = Tensor | np.ndarray | Sequence[Any]  # what `tensor` takes
 BLOCK_BYTES = {"cpu": 1 << 26}  # where memory is scarce
 PROJECTIONS = 3  # axes of the grids in which equal directions are found
-WITHOUT_FLOAT64 = ("mps",)
 DEFAULT_BLOCK_BYTES = 1 << 28  # accelerators: large enough that kernels, not their launches, take the time
 
 
@@ -136,7 +135,19 @@ def _close(rows: Tensor, left: Tensor, right: Tensor, eps: float) -> Tensor:
 
 def widest_type(device: torch.device) -> torch.dtype:
     """The type to sum in: float64, or float32 on a device that has no other."""
-    return torch.float32 if device.type in WITHOUT_FLOAT64 else torch.float64
+    return torch.float64 if _has_float64(device.type) else torch.float32
+
+
+@cache
+def _has_float64(kind: str) -> bool:
+    """Whether devices of this type add in float64."""
+    try:
+        torch.ones(2, dtype=torch.float64, device=kind).sum()
+    except torch.OutOfMemoryError:
+        raise
+    except (TypeError, RuntimeError):
+        return False
+    return True
 
 
 def widened(values: Tensor) -> Tensor:

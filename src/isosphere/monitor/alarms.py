@@ -16,6 +16,7 @@ RADIAL = 0.01
 Proposition 1; rounding to bfloat16 makes it 1e-6."""
 CALM = 10
 """Reads without an alarm's cause after which its episode is over: a figure that hovers about its limit warns once."""
+WRAPPERS = 8  # around an optimizer, at most: one may hold itself as `optimizer`
 KNOWN = (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, torch.optim.NAdam)
 ADVICE = {
     "exploding": 'warm the learning rate up, lower it, or hold the mean too with SEC(radius="initial")',
@@ -101,8 +102,9 @@ def proxy_power(optimizer: object) -> int | None:
 
     None for an optimizer of which the paper says nothing. Wrappers, such as Accelerate's, hold theirs as `optimizer`.
     """
-    while not isinstance(optimizer, KNOWN) and hasattr(optimizer, "optimizer"):
-        optimizer = optimizer.optimizer
+    for _ in range(WRAPPERS):
+        if not isinstance(optimizer, KNOWN):
+            optimizer = getattr(optimizer, "optimizer", optimizer)
     if isinstance(optimizer, torch.optim.SGD):
         return 2
     return 1 if isinstance(optimizer, KNOWN) else None
