@@ -1,4 +1,4 @@
-"""Every kind of an option says by itself what builds it: a new kind needs no table elsewhere."""
+"""Every kind of an option says by itself what builds it; names of constraints and metrics have one owner."""
 
 import ast
 import typing
@@ -8,6 +8,7 @@ from pkgutil import resolve_name
 import pytest
 
 import isosphere
+from isosphere.metrics import registry
 from isosphere.recipes import constraints, data, losses
 
 SOURCE = Path(isosphere.__file__).parent
@@ -46,3 +47,22 @@ def test_names_labels_and_colors_of_constraints_stand_in_one_place(path):
     rows = constraints.METHODS.values()
     ours = {*constraints.METHODS, *(row.label for row in rows), *(row.color for row in rows)} - PLAIN
     assert not ours & strings(path)
+
+
+MAKERS = ("metrics", "monitor", "train/evaluation.py")  # where keys are made
+HELD = {"paper/published.py", "recipes/data.py"}  # printed numbers; names that pairs of one's own must not have
+SETS = {"lfw_dev", "agedb_30", "cfp_fp", "cfp_ff"}  # of pairs, which are called as their files
+
+
+@pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCE)))
+def test_names_of_metrics_stand_in_one_place(path):
+    place = path.relative_to(SOURCE).as_posix()
+    if place.startswith(MAKERS) or place in HELD:
+        return
+    keys = {key for key in registry.KNOWN if "_" in key or "@" in key} | {"accuracy", "knn"}
+    found = {one for one in strings(path) if one in keys - SETS or one.startswith(("recall@", "rank1@1"))}
+    assert not found
+
+
+def test_a_set_of_pairs_cannot_be_called_as_what_faces_are_judged_by():
+    assert registry.leading("faces") in data.TAKEN

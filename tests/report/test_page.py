@@ -14,10 +14,10 @@ from PIL import Image
 import isosphere.report.page as page_module
 from isosphere import runs
 from isosphere.errors import BadArgument, NoFolder, NotAPlainFile, NotARun, NotResults
+from isosphere.metrics import registry
 from isosphere.paper import find
 from isosphere.recipes import constraints, options, schema
 from isosphere.report import write_page
-from isosphere.report.page.comparisons import main_metrics
 from isosphere.report.page.panels import density_chart, line_chart
 from isosphere.report.page.sources import read_sources
 from isosphere.report.svg import POINTS, ink, panel_svg
@@ -332,7 +332,7 @@ def test_a_run_without_the_probe_is_compared_by_what_both_have(tmp_path):
     ],
 )
 def test_sentences_have_the_main_metrics_of_every_task(names, keys):
-    assert [one.key for one in main_metrics(names)] == keys
+    assert [one.key for one in registry.main(names)] == keys
 
 
 def test_runs_of_one_name_keep_apart_and_one_given_twice_counts_once(tmp_path):

@@ -79,10 +79,32 @@ KNOWN = {one.key: one for one in (*SCORES, *OTHERS)}
 LEADING: dict[Task, tuple[str, str]] = {  # after training, and on the way, where no probe is trained
     "retrieval": ("recall@1", "recall@1"), "faces": ("accuracy", "accuracy"), "contrastive": ("probe_top1", "knn"),
 }  # fmt: skip
+WATCHED = {way for _, way in LEADING.values()} - {end for end, _ in LEADING.values()}
+"""What leads on the way alone."""
+MAIN = ("recall@1", "map@r", "nmi", "f1", "accuracy", "probe_top1", "knn")
+"""What judges a task, besides rank 1 among the most distractors."""
+PICKED = {"probe_top1": "probe_best_top1"}
+"""A metric of the last epoch -> the same of the epoch that is best on test."""
 CHOOSING: dict[Task, str] = {"retrieval": "map@r", "faces": "accuracy", "contrastive": "probe_top1"}
 """What tuning goes by: MAP@R counts every neighbor of a class, so it wavers less than R@1."""
 PAPER = {"agedb30": "agedb_30", "cfpfp": "cfp_fp", "top1": "probe_top1", "top5": "probe_top5"}
 """The paper's names -> ours."""
+
+
+NORM_MEAN, NORM_VARIANCE, NORM_CV = NORMS = ("norm_mean", "norm_variance", "norm_cv")
+NORM_RANGE = ("norm_min", "norm_max")
+PENALTY = ("metric", "penalty")
+"""Of a training line, where the constraint has a penalty: the loss without it, and it."""
+LOSSES = ("loss", *PENALTY, "lr")
+DIRECTIONS = ("lr_proxy_mean", "lr_proxy_cv", "radial_share")
+TRAINED = (*LOSSES, *NORMS, *NORM_RANGE, *DIRECTIONS)
+"""What a training line has."""
+_, TURN_VARIANCE, TURN_SLOPE = TURNS = ("turn_mean", "turn_variance", "turn_slope")
+"""What a line about snapshots has."""
+LOGARITHMIC = (NORM_MEAN, NORM_VARIANCE, "penalty", "lr_proxy_mean", "radial_share", TURN_VARIANCE)
+"""What is drawn on a logarithmic axis."""
+HIDDEN = ("norm_", "probe_", "turn_", "lr_", "recall@", "rank1")
+"""How keys begin that are no score of their own."""
 
 
 def metric(key: str) -> Metric:
@@ -129,6 +151,24 @@ def scores(names: Collection[str]) -> list[Metric]:
     return [metric(key) for key in (*[f"recall@{k}" for k in recalls], *known, *own, *ranks(names))]
 
 
+def shown(names: Collection[str]) -> list[Metric]:
+    """The scores and, of a task that nobody knows here, every number; what only leads on the way comes last."""
+    first = scores(names)
+    ours = {one.key for one in (*first, *pair_details(names), *OTHERS)}
+    first += [metric(name) for name in names if name not in ours and not name.startswith(HIDDEN)]
+    return sorted(first, key=lambda one: one.key in WATCHED)
+
+
+def main(names: Collection[str]) -> list[Metric]:
+    """The metrics that judge a task; of another task the first score."""
+    return [metric(key) for key in (*MAIN, *_most(names)) if key in names] or scores(names)[:1]
+
+
+def one_recall(metrics: Iterable[Metric]) -> list[Metric]:
+    """These without recalls beyond the first neighbor."""
+    return [one for one in metrics if one.key == "recall@1" or not one.key.startswith("recall@")]
+
+
 def pair_sets(names: Iterable[str]) -> list[str]:
     """The sets of pairs among the names of metrics, known ones first: each has an area under its ROC curve."""
     found = {name.removesuffix("_auc") for name in names if name.endswith("_auc")}
@@ -152,7 +192,11 @@ def compared(names: Collection[str]) -> list[Metric]:
     """The metrics whose differences count: what judges a task, each of several sets of pairs, rank 1 among the most
     distractors, and how well the norm predicts errors."""
     sets = pair_sets(names)
-    most = [key for key in ranks(names) if key.removeprefix("rank1@").isdecimal()][-1:]
     judged = [key for key in ("recall@1", "map@r", "accuracy", "probe_top1") if key in names]
     norms = [one.key for one in pair_details(names) if one.key.endswith("_norm_auroc")]
-    return [metric(key) for key in (*judged, *(sets if len(sets) > 1 else ()), *most, *norms)]
+    return [metric(key) for key in (*judged, *(sets if len(sets) > 1 else ()), *_most(names), *norms)]
+
+
+def _most(names: Iterable[str]) -> list[str]:
+    """Identification among the most distractors, if there is any."""
+    return [key for key in ranks(names) if key.removeprefix("rank1@").isdecimal()][-1:]

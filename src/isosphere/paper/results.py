@@ -7,6 +7,7 @@ from typing import Any
 
 from isosphere import locks, runs
 from isosphere.errors import NotResults
+from isosphere.metrics.registry import NORM_MEAN, NORM_VARIANCE
 from isosphere.recipes import schema
 from isosphere.recipes.fields import PLACES as PLACES_OF_DATA
 from isosphere.recipes.identity import alike, base_names
@@ -62,7 +63,7 @@ class Results:
                 recipe[group][name] = base_names(recipe[group][name])
         record = about | {k: v for k, v in result.items() if k != "command"} | {"recipe": recipe}
         lines = [json.loads(line) for line in (folder / runs.METRICS).read_text(encoding="utf-8").splitlines()]
-        names = ("step", "loss", "norm_mean", "norm_variance")
+        names = ("step", "loss", NORM_MEAN, NORM_VARIANCE)
         finite = (line for line in lines if line["kind"] == "train" and all(name in line for name in names))
         record["norms"] = [[line[name] for name in names] for line in finite]  # an exploding variance is left out
         for name, of in (("tests", "test"), ("turns", "turn")):

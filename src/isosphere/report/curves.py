@@ -30,9 +30,9 @@ def metric_curve(record: Record, metric: str) -> Points:
 def norm_curve(record: Record, name: str) -> Points:
     """`loss`, `norm_mean`, `norm_variance` or `norm_cv` of training batches."""
     rows = [(row[0], *row[1:4]) for row in record.get("norms") or () if row[3] is not None]
-    if name == "norm_cv":
+    if name == registry.NORM_CV:
         return [(step, variance**0.5 / mean) for step, _, mean, variance in rows if mean > 0]
-    column = {"loss": 1, "norm_mean": 2, "norm_variance": 3}[name]
+    column = {"loss": 1, registry.NORM_MEAN: 2, registry.NORM_VARIANCE: 3}[name]
     return [(row[0], row[column]) for row in rows if row[column] is not None and np.isfinite(row[column])]
 
 
@@ -90,8 +90,8 @@ def constraints(runs: list[Path], out: Path, metric: str = "") -> list[Path]:
     on = f"{registry.metric(metric).heading} on {labels.tested(record['recipe'] for record in records)} (%)"
     drawn: dict[str, Callable[[Record], Points]] = {
         on: lambda record: metric_curve(record, metric),
-        "mean norm in a batch": lambda record: norm_curve(record, "norm_mean"),
-        "variance of norms in a batch": lambda record: norm_curve(record, "norm_variance"),
+        "mean norm in a batch": lambda record: norm_curve(record, registry.NORM_MEAN),
+        "variance of norms in a batch": lambda record: norm_curve(record, registry.NORM_VARIANCE),
     }
     records, left_out = _with_all(records, drawn)
     groups, named, styles = _grouped(records)

@@ -6,6 +6,7 @@ from pathlib import Path
 from isosphere import runs
 from isosphere.errors import BadArgument, MissingPart, NotResults, Option, UnfinishedRun
 from isosphere.metrics import registry
+from isosphere.metrics.registry import NORM_MEAN, NORM_VARIANCE
 from isosphere.recipes import labels
 from isosphere.runs import Embedded, Record, RunFolder, Snapshot
 
@@ -39,12 +40,12 @@ def read_all(paths: Sequence[Path], kind: str = "runs", finished: bool = False) 
 
 def record_of(run: RunFolder) -> Record:
     """A run folder as a record of a file of results, with its folder."""
-    lines = [line for line in run.of_kind("train") if {"norm_mean", "norm_variance"} <= line.keys()]
+    lines = [line for line in run.of_kind("train") if NORM_MEAN in line and NORM_VARIANCE in line]
     return {
         "cell": f"{labels.dataset(run.values)}, {labels.loss(run.values)}", "method": labels.method(run.values),
         "seed": run.values.get("seed", 0), "recipe": run.values, "last": run.last if run.finished else {},
         "name": run.name, "folder": run.folder, "tests": run.of_kind("test"), "turns": run.of_kind("turn"),
-        "norms": [[its["step"], its.get("loss"), its["norm_mean"], its["norm_variance"]] for its in lines],
+        "norms": [[its["step"], its.get("loss"), its[NORM_MEAN], its[NORM_VARIANCE]] for its in lines],
     }  # fmt: skip
 
 

@@ -23,7 +23,7 @@ __all__ = [
     "spread", "tested_on",
 ]  # fmt: skip
 
-NORMS = tuple(map(registry.metric, ("norm_mean", "norm_variance")))
+NORMS = tuple(map(registry.metric, (registry.NORM_MEAN, registry.NORM_VARIANCE)))
 DETAILS = "pairs judged, and how well a low norm predicts an error (AUROC, 50 is chance); in %"
 R = TypeVar("R", bound=Mapping[str, Any])
 Records = Sequence[Mapping[str, Any]]  # each with cell, method, seed and last
@@ -42,7 +42,8 @@ def tested_on(metrics: Iterable[Metric], results: Iterable[Mapping[str, Any]]) -
     A trial takes held-out training data for test data and says so, so its recipe decides what they are.
     """
     names = {one.key for one in metrics}
-    usual = "test classes, never seen in training" if "recall@1" in names else "test images, not trained on"
+    retrieved = registry.leading("retrieval") in names
+    usual = "test classes, never seen in training" if retrieved else "test images, not trained on"
     usual = usual if names else "the images"
     each = (labels.held_out(its.get("recipe") or {}) or its.get("tested") or usual for its in results if its["last"])
     found = " or ".join(dict.fromkeys(each)) or usual
@@ -113,10 +114,11 @@ def seeds_table(records: Records) -> Table | Group:
     """Mean and standard deviation over the seeds of every method of every cell, in percent, at the end of training."""
     records = [translate_record(dict(record)) for record in records]
     every = {one.key: one for one in registry.scores(_names(record["last"] for record in records))}
-    probed = every.pop("probe_best_top1", None)
-    metrics = [one for key, one in every.items() if key == "recall@1" or not key.startswith("recall@")]
+    probe, picked = next(iter(registry.PICKED.items()))
+    probed = every.pop(picked, None)
+    metrics = registry.one_recall(every.values())
     first = metrics[0].key if metrics else ""
-    oracle = every["probe_top1"] if probed else every.get(first)
+    oracle = every[probe] if probed else every.get(first)
     oracle = f"oracle {oracle.heading if oracle else ''},\npicked on test"
     headings = ("method", "seeds", *[one.column for one in (*metrics, *NORMS)], oracle)
     table = _table(tested_on(metrics, records), headings, 1)
@@ -128,7 +130,7 @@ def seeds_table(records: Records) -> Table | Group:
         norms = [one.shown(mean_of(whole, one.key)) for one in NORMS]
         diverged = f" ({len(found) - len(whole)} diverged)" if len(whole) < len(found) else ""
         if probed:  # the best epoch of the probe, not the best evaluation on the way
-            best = values_of(whole, "probe_best_top1")
+            best = values_of(whole, picked)
         else:
             best = [max(values_of(_tests(record), first)) for record in found if record["last"]]
         if cell != before:

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from isosphere.errors import BadArgument
+from isosphere.metrics.registry import TURN_SLOPE
 from isosphere.recipes import labels as words
 from isosphere.report import style
 from isosphere.report.records import missing_snapshots, read_folders, snapshots
@@ -38,7 +39,7 @@ def turn_slopes(run: RunFolder) -> list[tuple[float, float]]:
         x, y = np.log(before[known]), np.log(shot.angles[known])
         if len(x) > 2 and x.std() > 1e-6:
             found.append((shot.step, float(np.polyfit(x, y, 1)[0])))
-    return [(step, slope) for step, slope in found if math.isfinite(slope)] + run.course("probe", "turn_slope")
+    return [(step, slope) for step, slope in found if math.isfinite(slope)] + run.course("probe", TURN_SLOPE)
 
 
 def directions(runs: list[Path], out: Path) -> list[Path]:

@@ -15,6 +15,7 @@ from isosphere.data.two_views import ContrastiveView
 from isosphere.errors import NoSplit, UntrainedClasses
 from isosphere.inference import ImageEmbedder, evaluation_view, progress_bar
 from isosphere.metrics.probe import knn_accuracy, linear_probe
+from isosphere.metrics.registry import NORM_MEAN, leading
 from isosphere.recipes import schema
 from isosphere.train.evaluation import Embedded
 from isosphere.train.retrieval import check_splits
@@ -37,7 +38,7 @@ class Frozen:
     images: Images
     view: View | None
     neighbors: int = 200
-    headline: ClassVar[str] = "knn"
+    headline: ClassVar[str] = leading("contrastive", training=True)
     is_query: ClassVar[None] = None
 
     @property
@@ -56,7 +57,7 @@ class Frozen:
     def measure(self, embedded: Embedded, final: bool, seed: int) -> dict[str, float]:
         # No more neighbors than a class has images on average, or the others would outvote it.
         neighbors = max(1, min(self.neighbors, len(self.train) // len(self.train.classes)))
-        found = {"knn": knn_accuracy(*self._labeled(embedded), k=neighbors)["top1"]}
+        found = {self.headline: knn_accuracy(*self._labeled(embedded), k=neighbors)["top1"]}
         if final:
             for lr, its in self.probe(embedded, seed).items():
                 rate = "" if lr == B3_RATE else f"@{lr:g}"
@@ -90,7 +91,7 @@ class Unlabeled:
 
     images: Images
     view: View | None
-    headline: ClassVar[str] = "norm_mean"
+    headline: ClassVar[str] = NORM_MEAN
     is_query: ClassVar[None] = None
     classes: ClassVar[None] = None
 

@@ -25,6 +25,7 @@ from isosphere.metrics.faces import (
     verification,
     wrong_pairs,
 )
+from isosphere.metrics.registry import leading
 from isosphere.recipes import schema
 from isosphere.sphere import norms
 from isosphere.train import overlap
@@ -45,7 +46,7 @@ class Faces:
     pairs: tuple[Pairs, ...]
     probes: ImageSet | None = None
     distractors: dict[str, ImageSet] = field(default_factory=dict)  # by the name of their set
-    headline: ClassVar[str] = "accuracy"
+    headline: ClassVar[str] = leading("faces", training=True)
     view: ClassVar[None] = None  # faces are in their frames already
     is_query: ClassVar[None] = None
     classes: ClassVar[None] = None
@@ -83,7 +84,7 @@ class Faces:
             embeddings = embedded[pairs.name]
             left, right = embeddings[pairs.left.to(embeddings.device)], embeddings[pairs.right.to(embeddings.device)]
             verified = verification(left, right, pairs.same, pairs.fold)
-            found[pairs.name] = verified["accuracy"]
+            found[pairs.name] = verified[self.headline]
             if final:
                 found[f"{pairs.name}_std"] = verified["std"]
                 cosines = pair_cosines(left, right)
@@ -94,7 +95,7 @@ class Faces:
                 accepted = tar_at_far(cosines, pairs.same, fars) if fars else {}
                 found |= {f"{pairs.name}_tar@{far:g}": share for far, share in accepted.items()}
                 found |= _foreseen(pairs.name, lower, wrong)
-        found = {"accuracy": sum(found[pairs.name] for pairs in self.pairs) / len(self.pairs)} | found
+        found = {self.headline: sum(found[pairs.name] for pairs in self.pairs) / len(self.pairs)} | found
         return found | self._identified(embedded, seed) if "probes" in embedded else found
 
     def _identified(self, embedded: Embedded, seed: int) -> dict[str, float]:

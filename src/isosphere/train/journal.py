@@ -17,7 +17,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from isosphere import files, runs
-from isosphere.metrics.registry import metric
+from isosphere.metrics.registry import NORM_MEAN, NORM_VARIANCE, choosing, metric
 from isosphere.monitor import recorded, turn_figures
 from isosphere.recipes import options, schema
 from isosphere.train.evaluation import Evaluation
@@ -123,7 +123,7 @@ class Journal:
             arrays["angles"] = np.degrees(2 * np.arcsin(np.minimum(chords / 2, 1))).astype(np.float32)
             arrays["since"] = np.array(step - every)
             lengths = held["norms"]
-            figures = {"norm_mean": float(lengths.mean()), "norm_variance": float(lengths.var())}
+            figures = {NORM_MEAN: float(lengths.mean()), NORM_VARIANCE: float(lengths.var())}
             figures |= turn_figures(torch.from_numpy(lengths), torch.from_numpy(arrays["angles"]))  # in degrees
             self.write(step, "turn", {"since": step - every, **recorded(figures)})
         np.savez_compressed(folder / f"step-{step:07d}.npz", **arrays)
@@ -153,10 +153,10 @@ class Journal:
 
     def measured(self, step: int, headline: str, found: dict[str, float]) -> None:
         """Show an evaluation in a line, and its headline next to the bar."""
-        names = [headline, *(name for name in ("map@r",) if name in found)]
+        names = [headline, *(name for name in (choosing("retrieval"),) if name in found)]
         shown = [f"{metric(name).heading} {found[name]:6.2%}" for name in names if metric(name).unit == "%"]
         self.advance(step, *shown[:1])
-        norms = f"norm {found['norm_mean']:.3g} (variance {found['norm_variance']:.3g})"
+        norms = f"norm {found[NORM_MEAN]:.3g} (variance {found[NORM_VARIANCE]:.3g})"
         self.say("  ".join([f"step {step:>6}", *shown, norms]))
 
     def untrained(self, found: dict[str, float]) -> None:

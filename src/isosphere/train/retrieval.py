@@ -17,6 +17,7 @@ from isosphere.data.transforms import ShiftView, TrainView, View
 from isosphere.errors import BadArgument, OneSplit, Option, SingleImages, TooFewClasses
 from isosphere.inference import ImageEmbedder, evaluation_view
 from isosphere.metrics import clustering_metrics, retrieval_metrics
+from isosphere.metrics.registry import leading
 from isosphere.recipes import schema
 from isosphere.train.evaluation import Embedded
 from isosphere.train.task import Task, noted
@@ -37,7 +38,7 @@ class Retrieval:
     view: View | None
     is_query: Tensor | None = None
     recalls: tuple[int, ...] = (1, 2, 4, 8)
-    headline: ClassVar[str] = "recall@1"
+    headline: ClassVar[str] = leading("retrieval", training=True)
 
     @property
     def sets(self) -> list[Images]:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from isosphere.errors import Diverged, Option
 from isosphere.inference import half_precision
+from isosphere.metrics.registry import NORM_MEAN
 
 if TYPE_CHECKING:
     from isosphere.train.step import Run
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 def stop_diverged(run: "Run", step: int, reason: str, found: dict[str, Tensor]) -> NoReturn:
     """Raise Diverged with the values that show it, and with what the run could try and does not."""
     recipe, eta = run.recipe, run.constraint.eta_at((step - 1) / run.loop.steps)
-    values = {name: float(found[name]) for name in ("loss", "norm_mean") if name in found}
+    values = {name: float(found[name]) for name in ("loss", NORM_MEAN) if name in found}
     remedies = [_less(Option("constraint.eta", recipe.constraint.eta))] if eta else []
     remedies += [_less(Option("optimizer.lr", recipe.optimizer.lr))]
     remedies += [Option("loop.clip", 1.0)] if recipe.loop.clip is None else []

@@ -6,22 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from isosphere.metrics import registry
-from isosphere.metrics.registry import Metric
+from isosphere.metrics.registry import NORM_CV
 from isosphere.recipes import labels
 from isosphere.recipes.constraints import BASELINE
 from isosphere.report.page.markup import number, percent
 from isosphere.report.turns import turn_slopes
 from isosphere.runs import Record, RunFolder
-
-MAIN = ("recall@1", "map@r", "nmi", "f1", "accuracy", "probe_top1", "knn")  # and rank 1 among the most distractors
-
-
-def main_metrics(names: Iterable[str]) -> list[Metric]:
-    """The metrics that judge a task; of another task the first score."""
-    names = set(names)
-    most = [key for key in registry.ranks(names) if key.removeprefix("rank1@").isdecimal()][-1:]
-    found = [registry.metric(key) for key in (*MAIN, *most) if key in names]
-    return found or registry.scores(names)[:1]
 
 
 def comparisons(runs: Sequence[RunFolder]) -> list[str]:
@@ -80,12 +70,12 @@ def _change(run: RunFolder, base: RunFolder) -> str:
 def changed_metrics(mine: Mapping[str, float], theirs: Mapping[str, float]) -> list[str]:
     """The main metrics of both in percent, and the spread of the norms, where both have it."""
     said: list[str] = []
-    for metric in main_metrics(name for name in mine if name in theirs):
+    for metric in registry.main([name for name in mine if name in theirs]):
         one, other = mine[metric.key], theirs[metric.key]
         change = f"{100 * (one - other):+.1f}{' points' * (not said)}"
         said.append(f"{metric.heading} {percent(one)}{' %' * (not said)}, not {percent(other)} ({change})")
-    if "norm_cv" in mine and "norm_cv" in theirs:
-        said.append(f"spread of the norms (c.v.) {number(mine['norm_cv'])}, not {number(theirs['norm_cv'])}")
+    if NORM_CV in mine and NORM_CV in theirs:
+        said.append(f"spread of the norms (c.v.) {number(mine[NORM_CV])}, not {number(theirs[NORM_CV])}")
     return said
 
 

@@ -5,26 +5,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from isosphere.metrics import registry
 from isosphere.metrics.registry import Metric
 from isosphere.recipes import labels
-from isosphere.report.page.comparisons import MAIN, comparisons, main_metrics
+from isosphere.report.page.comparisons import comparisons
 from isosphere.report.page.markup import listed, note, number, percent, section, table
 from isosphere.report.tables import DETAILS, tested_on
 from isosphere.runs import RunFolder
 
 LAST_BATCH = "norms of the last training batch"
-NORMS = tuple(map(registry.metric, ("norm_mean", "norm_variance", "norm_cv")))
-HIDDEN = ("norm_", "probe_", "turn_", "lr_", "recall@", "rank1")  # how keys begin that are no score of their own
+NORMS = tuple(map(registry.metric, registry.NORMS))
 
 
 def shown_metrics(found: Iterable[Mapping[str, float]]) -> tuple[list[Metric], list[Metric]]:
     """The metrics of a first table, those of a task that we do not know last, and of a second one about faces."""
     names = dict.fromkeys(name for one in found for name in one if name not in ("kind", "step"))
-    first, more = registry.scores(names), registry.pair_details(names)
-    ours = {one.key for one in (*first, *more, *registry.OTHERS)}
-    first += [registry.metric(name) for name in names if name not in ours and not name.startswith(HIDDEN)]
-    merely_watched = {registry.leading(task, training=True) for task in registry.LEADING} - {
-        registry.leading(task) for task in registry.LEADING
-    }
-    return sorted(first, key=lambda one: one.key in merely_watched), more
+    return registry.shown(names), registry.pair_details(names)
 
 
 def explained(metrics: Iterable[Metric]) -> str:
@@ -50,13 +43,14 @@ def warnings_section(runs: Sequence[RunFolder]) -> str:
 def metrics_section(runs: Sequence[RunFolder]) -> str:
     """The last evaluation of every run, the best of R@1, and the norms."""
     metrics, more = shown_metrics([run.last for run in runs])
-    best = [name for name in ("recall@1",) if any(name in run.oracle for run in runs)]
-    head = ["run", "state", *[one.heading for one in metrics], *["best R@1" for _ in best]]
+    best = [registry.metric(registry.leading("retrieval"))]
+    best = [one for one in best if any(one.key in run.oracle for run in runs)]
+    head = ["run", "state", *[one.heading for one in metrics], *[f"best {one.heading}" for one in best]]
     head += [one.column for one in NORMS]
     rows = []
     for run in runs:
         measured = [one.shown(run.last.get(one.key)) for one in metrics]
-        measured += [percent(run.oracle.get(name)) for name in best]
+        measured += [percent(run.oracle.get(one.key)) for one in best]
         rows.append([run.name, _state(run), *measured, *[number(run.last.get(one.key)) for one in NORMS]])
     said = [*comparisons(runs), *_cautions(runs)]
     if best:
@@ -110,9 +104,9 @@ def _cautions(runs: Sequence[RunFolder]) -> list[str]:
         if run.last.get("singletons"):
             alone = f"{run.last['singletons']:.0f} queries have no other image of their class and count as wrong"
             said.setdefault(alone, []).append(run.name)
-        for metric in main_metrics(run.last)[:1]:
+        for metric in registry.main(run.last)[:1]:
             course = run.course("test", metric.key)
-            if metric.key in MAIN and course and course[0][0] == 0 and run.last[metric.key] < course[0][1]:
+            if metric.key in registry.MAIN and course and course[0][0] == 0 and run.last[metric.key] < course[0][1]:
                 worse = f"{metric.heading} is below that of the untrained network ({percent(course[0][1])} %)"
                 said.setdefault(worse, []).append(run.name)
     for what, its in said.items():

@@ -18,10 +18,6 @@ from isosphere.runs import RunFolder
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-LOSSES = ("loss", "metric", "penalty", "lr")
-DIRECTIONS = ("lr_proxy_mean", "lr_proxy_cv", "radial_share")  # what training lines have of directions
-LOGARITHMIC = ("norm_mean", "norm_variance", "penalty", "lr_proxy_mean", "radial_share", "turn_variance")
-
 Styles = Mapping[str, tuple[str, str]]
 Points = Sequence[tuple[float, float]]
 Bands = Mapping[str, Sequence[tuple[float, float, float]]]  # (step, low, high)
@@ -78,15 +74,16 @@ def course(runs: Sequence[RunFolder], styles: Styles, kind: str, name: str, titl
     metric = registry.metric(name)
     scale = 100 if kind == "test" else 1
     lines = {run.name: [(step, scale * value) for step, value in run.course(kind, name)] for run in runs}
-    bands = {run.name: _extremes(run) for run in runs} if name == "norm_mean" else None
+    bands = {run.name: _extremes(run) for run in runs} if name == registry.NORM_MEAN else None
     title = title or (f"{metric.heading} in test, %" if kind == "test" else metric.heading)
-    return line_chart(title, lines, styles, name in LOGARITHMIC, bands)
+    return line_chart(title, lines, styles, name in registry.LOGARITHMIC, bands)
 
 
 def _extremes(run: RunFolder) -> list[tuple[float, float, float]]:
     """(step, least, greatest norm of the training batch) where a line has both."""
-    lines = [line for line in run.of_kind("train") if {"norm_min", "norm_max"} <= line.keys()]
-    return [(line["step"], line["norm_min"], line["norm_max"]) for line in lines if line["norm_min"] > 0]
+    lines = [line for line in run.of_kind("train") if all(name in line for name in registry.NORM_RANGE)]
+    found = [(line["step"], *(line[name] for name in registry.NORM_RANGE)) for line in lines]
+    return [(step, low, high) for step, low, high in found if low > 0]
 
 
 def _charted(name: str, title: str, styles: Styles, drawn: Sequence[str], sentence: str = "") -> str:
@@ -107,19 +104,17 @@ def _when(steps: Mapping[str, str]) -> str:
 def curves_section(runs: Sequence[RunFolder], styles: Styles) -> str:
     """Test metrics and training losses over steps."""
     tests = registry.scores({name for run in runs for line in run.of_kind("test") for name in line})
-    shown = [one.key for one in tests if one.key == "recall@1" or not one.key.startswith("recall@")]
-    drawn = [course(runs, styles, "test", name) for name in shown]
+    drawn = [course(runs, styles, "test", one.key) for one in registry.one_recall(tests)]
     penalized = any(value for run in runs for _, value in run.course("train", "penalty"))
-    losses = [name for name in LOSSES if penalized or name not in ("penalty", "metric")]
+    losses = [name for name in registry.LOSSES if penalized or name not in registry.PENALTY]
     drawn += [course(runs, styles, "train", name) for name in losses]
     return _charted("curves", "Learning curves", styles, drawn)
 
 
 def norms_section(runs: Sequence[RunFolder], styles: Styles) -> str:
     """Mean, variance and coefficient of variation over steps, and how norms are distributed at the end."""
-    titles = {"norm_mean": "mean norm, and least to greatest"} if any(map(_extremes, runs)) else {}
-    names = ("norm_mean", "norm_variance", "norm_cv")
-    drawn = [course(runs, styles, "train", name, titles.get(name, "")) for name in names]
+    titles = {registry.NORM_MEAN: "mean norm, and least to greatest"} if any(map(_extremes, runs)) else {}
+    drawn = [course(runs, styles, "train", name, titles.get(name, "")) for name in registry.NORMS]
     with_test = [run for run in runs if run.embedded is not None]
     tested = {run.name: np.linalg.norm(embedded(run).embeddings, axis=1) for run in with_test}
     relative = {name: found / found.mean() for name, found in tested.items() if found.mean() > 0}
@@ -160,7 +155,7 @@ def directions_section(runs: Sequence[RunFolder], styles: Styles) -> str:
         line_chart("variance of the turns, degrees²", variances, styles, log=True),
         line_chart("slope of log turn by log norm", slopes, styles, level=0.0),
         density_chart(f"turns until the last snapshot{when}", "turn, degrees", last, styles),
-        *[course(runs, styles, "train", name) for name in DIRECTIONS],
+        *[course(runs, styles, "train", name) for name in registry.DIRECTIONS],
     ]
     sentence = (
         "A slope of 0 says that long and short embeddings turn alike. By the paper's proxy it would be -2 for SGD and "

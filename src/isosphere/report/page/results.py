@@ -22,7 +22,7 @@ from isosphere.report.differences import (
 from isosphere.report.page.comparisons import method_changes
 from isosphere.report.page.markup import charts, folded, listed, note, number, section, table, titled
 from isosphere.report.page.measured import NORMS, explained, shown_metrics
-from isosphere.report.page.panels import LOGARITHMIC, Styles, line_chart
+from isosphere.report.page.panels import Styles, line_chart
 from isosphere.report.rates import draw_rates, record_rate
 from isosphere.report.svg import legend, panel_svg
 from isosphere.report.tables import DETAILS, by_method, mean_of, spread, tested_on, values_of
@@ -145,15 +145,14 @@ def curves(groups: Groups, styles: Styles) -> str:
     wanted: dict[str, tuple] = {}
     if on_the_way:
         wanted[f"{registry.metric(on_the_way).heading} in test, %"] = (metric_curve, on_the_way)
-    for name in ("loss", "norm_mean", "norm_variance", "norm_cv"):
+    for name in ("loss", *registry.NORMS):
         wanted[registry.metric(name).heading] = (norm_curve, name)
     return _courses(groups, styles, wanted, "curves of {}, means over seeds")
 
 
 def directions(groups: Groups, styles: Styles) -> str:
     """Per cell how far training images turned between snapshots, averaged over the seeds that recorded it."""
-    names = ("turn_mean", "turn_variance", "turn_slope")
-    wanted = {registry.metric(name).label: (turn_curve, name) for name in names}
+    wanted = {registry.metric(name).label: (turn_curve, name) for name in registry.TURNS}
     title = "directions of {}, means over the seeds that recorded them"
     return _courses(groups, styles, wanted, title) or note("No directions were recorded.")
 
@@ -165,7 +164,7 @@ def _courses(groups: Groups, styles: Styles, wanted: Mapping[str, tuple], headin
         drawn = []
         for title, (curve, name) in wanted.items():
             lines = {method: mean_curve([curve(record, name) for record in found]) for method, found in its.items()}
-            drawn.append(line_chart(title, lines, styles, name in LOGARITHMIC))
+            drawn.append(line_chart(title, lines, styles, name in registry.LOGARITHMIC))
         folds.append(folded(heading.format(cell), charts(*drawn), unfolded=not any(folds)))
     return "".join(folds)
 

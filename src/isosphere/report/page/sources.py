@@ -5,14 +5,9 @@ from pathlib import Path
 
 from isosphere import runs
 from isosphere.errors import BadArgument
+from isosphere.metrics import registry
 from isosphere.recipes import labels
 from isosphere.runs import Results, RunFolder
-
-TRAINED = (
-    "loss", "metric", "penalty", "lr", "norm_mean", "norm_variance", "norm_cv", "norm_min", "norm_max", "lr_proxy_mean",
-    "lr_proxy_cv", "radial_share",
-)  # fmt: skip
-"""What is charted of a run's training lines."""
 
 
 def read_sources(paths: Sequence[Path]) -> tuple[list[RunFolder], list[Results]]:
@@ -41,7 +36,7 @@ def _names(folders: list[Path]) -> dict[Path, str]:
 def _note_missing(run: RunFolder) -> None:
     """Note what cannot be charted."""
     trained = run.of_kind("train")
-    absent = [name for name in TRAINED if not any(name in line for line in trained)]
+    absent = [name for name in registry.TRAINED if not any(name in line for line in trained)]
     if run.lines and len(trained) < 2:
         run.note("fewer than two training lines: no curves of them")
     elif run.lines and absent and not run.watched:
