@@ -13,7 +13,11 @@ from isosphere.paper import ALL
 from isosphere.recipes import options
 
 ROOT = Path(__file__).parents[1]
-TEXTS = [ROOT / "README.md", ROOT / "docs" / "faces.md", ROOT / "docs" / "simclr.md"]
+DOCS = [ROOT / "docs" / f"{name}.md" for name in ("evidence", "faces", "figures", "library", "results", "simclr")]
+TEXTS = [ROOT / "README.md", *DOCS]
+FILES = [*TEXTS, ROOT / "CONTRIBUTING.md", ROOT / "docs" / "paper_map.md", ROOT / "results" / "README.md"]
+PLACEHOLDERS = r"\b[A-Z]{3,}\b|\.\.\.|^isosphere \S+$"
+OURS = ("src/", "tests/", "docs/", "results/", "benchmarks/", "examples/", "tools/")
 
 
 def blocks(path: Path, language: str) -> list[str]:
@@ -21,9 +25,16 @@ def blocks(path: Path, language: str) -> list[str]:
     return [body for kind, body in found if kind == language]
 
 
+def quoted(path: Path) -> list[str]:
+    """What stands in single backticks outside of blocks."""
+    prose = re.sub(r"^```.*?^```$", "", path.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    return re.findall(r"`([^`]+)`", prose)
+
+
 def commands(path: Path) -> list[list[str]]:
     """The words of every `isosphere ...` in blocks, less comments, what stands before, and `...` with what follows."""
     lines = "\n".join(blocks(path, "")).replace("\\\n", " ").splitlines()
+    lines += [" ".join(one.split()) for one in quoted(path) if not re.search(PLACEHOLDERS, one)]
     found = [re.search(r"(?:^|-m |\d )isosphere (.+)", line) for line in lines]
     words = [shlex.split(match.group(1), comments=True) for match in found if match]
     return [its[: its.index("...")] if "..." in its else its for its in words]
@@ -53,16 +64,31 @@ def test_the_python_of_readme_runs(tmp_path, monkeypatch):
     assert '"kind": "train"' in (tmp_path / "norms.jsonl").read_text()
 
 
+RECIPE_OF = {"table2": "cub200-ms", "table3": "cub200-ms", "rates": "cub200-ms", "heads": "cub200-ms",
+             "table4": "casia-arcface", "table5": "simclr-cifar10"}  # fmt: skip
+
+
 @pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.name)
 def test_commands_can_be_typed_and_name_recipes_and_fields_that_there_are(path):
-    found = commands(path)
-    assert len(found) > 3
-    for words in found:
+    for words in commands(path):
         _, asked = cli.read(words)  # refuses what a command does not take
         if words[0] == "reproduce":
-            name = {"table3": "cub200-ms", "table4": "casia-arcface", "table5": "simclr-cifar10"}[asked.table]
+            name = RECIPE_OF[asked.table]
         elif words[0] != "train" or asked.resume:
             continue
         else:
             name = "photos-sec" if asked.what.startswith("./") else asked.what
         options.override(ALL[name], asked.changes)
+
+
+def test_commands_are_found_in_blocks_and_in_lines():
+    assert [path.stem for path in TEXTS if not commands(path)] == ["library"], "which has Python alone"
+    assert ["figure", "rates", "results/rates_cub200.json"] in commands(ROOT / "docs" / "figures.md")
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_files_of_ours_that_a_text_names_are_there(path):
+    named = [re.split(r"::|:(?=\w)", one)[0] for one in quoted(path)]
+    named = [one for one in named if one.startswith(OURS) or re.fullmatch(r"[\w/]+\.py", one)]
+    roots = (ROOT, ROOT / "src" / "isosphere", ROOT / "tests")
+    assert not [one for one in named if not any(any(root.glob(one)) for root in roots)]
