@@ -121,6 +121,14 @@ class Browser:
             raise RuntimeError(json.dumps(found["exceptionDetails"]))
         return found["result"].get("value")
 
+    def count(self, selector: str) -> int:
+        """How many elements a selector finds."""
+        return self.run(f"document.querySelectorAll({json.dumps(selector)}).length")
+
+    def text(self, selector: str) -> str:
+        """All the text of the first element that a selector finds."""
+        return self.run(f"document.querySelector({json.dumps(selector)}).textContent")
+
     def press(self, key: str, code: int) -> None:
         """A key of the keyboard, for whatever has the focus."""
         text = {"text": "\r"} if key == "Enter" else {}

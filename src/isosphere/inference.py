@@ -22,7 +22,7 @@ from isosphere.data.images import Images, ImageSet, open_images
 from isosphere.data.readable import readable_images
 from isosphere.data.transforms import TestView, View
 from isosphere.data.workers import cores
-from isosphere.errors import BadArgument, BadCheckpoint, NoCheckpoint, Option, UnreadableImage
+from isosphere.errors import BadArgument, BadCheckpoint, CroppedFacesWarning, NoCheckpoint, Option, UnreadableImage
 from isosphere.metrics.faces import mirror_averaged
 from isosphere.models.embedder import Embedder, build_embedder
 from isosphere.recipes import schema
@@ -279,7 +279,8 @@ def _in_memory(trained: Trained, images: Sequence[Pixels]) -> Tensor:
     cut = sum(image.shape[1:] != (data.size, data.size) for image in pixels)
     if data.framed and data.align and cut:
         text = f"{cut} of {len(pixels)} faces have no landmarks: their central square is taken"
-        warnings.warn(text, stacklevel=4)  # at the line that called `embed`, which is decorated
+        # At the line that called `embed`, which is decorated.
+        warnings.warn(CroppedFacesWarning(text, cut), stacklevel=4)
     view = evaluation_view(data)
     return torch.stack([view(image) for image in pixels])
 

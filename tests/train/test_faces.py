@@ -30,8 +30,11 @@ from isosphere.data.images import open_images
 from isosphere.data.pairs import SETS, read_pairs
 from isosphere.errors import (
     BadArgument,
+    CopiesWarning,
+    CroppedFacesWarning,
     Incompatible,
     Interrupted,
+    NamesakesWarning,
     OneKindOfPairs,
     Option,
     RepeatedDistractors,
@@ -53,7 +56,7 @@ from isosphere.train import loop, overlap
 from isosphere.train.build import build_task
 from isosphere.train.measure import measure_run
 from isosphere.train.retrieval import Retrieval
-from raised import raised
+from raised import raised, warned
 
 CPU = torch.device("cpu")
 SMALL = {
@@ -337,9 +340,9 @@ def test_faces_in_memory_are_cut_as_files_without_landmarks_are(faces: Path, tra
         torch.testing.assert_close(run.embed([Image.open(file) for file in files]), wanted)
     aligned = replace(run, recipe=replace(run.recipe, data=replace(run.recipe.data, align=True)))
     framed_already = [Image.open(file).resize((112, 112)) for file in files[:2]]
-    with pytest.warns(UserWarning, match=f"{len(files)} of {len(files) + 2} faces have no landmarks") as told:
+    with pytest.warns(CroppedFacesWarning) as told:
         found = aligned.embed([*framed_already, *map(Image.open, files)])
-    assert told[0].filename == __file__, "the warning is at the caller's line"
+    assert told[0].message.count == len(files) and told[0].filename == __file__, "the warning is at the caller's line"
     torch.testing.assert_close(found[2:], wanted)
     pixels = torch.stack([torch.from_numpy(np.array(image)).permute(2, 0, 1) for image in framed_already])
     torch.testing.assert_close(found[:2], mirrored(run.model, pixels), rtol=1e-4, atol=1e-5)
@@ -383,9 +386,8 @@ def test_photographs_to_test_on_are_not_trained_on(faces: Path, tmp_path: Path, 
 def test_people_to_test_on_with_the_name_of_one_to_train_on_are_told(faces: Path, tmp_path: Path) -> None:
     own_pairs(faces, tmp_path / "own", ROWS)
     changes = {"data__pairs_root": tmp_path / "own", "data__pairs": "mine", "data__probes": "", "data__distractors": ""}
-    with pytest.warns(UserWarning, match="6 people to test on have the name of one to train on: .*data.exclude"):
-        with pytest.warns(UserWarning, match="11 test images are byte copies of training images"):
-            build_task(recipe_of(faces, **changes).data, CPU)
+    with warned({CopiesWarning: 11, NamesakesWarning: 6}):
+        build_task(recipe_of(faces, **changes).data, CPU)
 
 
 def test_distractors_are_not_trained_on_either(faces: Path, tmp_path: Path) -> None:
@@ -401,9 +403,9 @@ def test_distractors_are_not_trained_on_either(faces: Path, tmp_path: Path) -> N
         build_task(recipe_of(faces, data__distractors=f"{faces / 'more'},{faces / 'more'}").data, CPU)
     assert (caught.value.repeated, caught.value.distractors) == (10, 20)
     shutil.copytree(faces / "people" / "Person_3", tmp_path / "person 3")
-    with pytest.warns(UserWarning, match="1 people to test on have the name of one to train on: Person_3; "):
-        with pytest.warns(UserWarning, match="4 test images are byte copies of training images"):
-            build_task(recipe_of(faces, data__distractors=tmp_path / "person 3").data, CPU)
+    with warned({CopiesWarning: 4, NamesakesWarning: 1}) as caught:
+        build_task(recipe_of(faces, data__distractors=tmp_path / "person 3").data, CPU)
+    assert ["Person_3"] in [one.message.names for one in caught]
 
 
 def test_people_to_identify_with_the_name_of_a_distractor_are_told(faces: Path, tmp_path: Path, recwarn) -> None:
@@ -412,8 +414,9 @@ def test_people_to_identify_with_the_name_of_a_distractor_are_told(faces: Path, 
     save(tmp_path / "probes" / "123" / "0.png", 61, 8)  # a number names nobody
     shutil.copytree(faces / "probes", tmp_path / "probes", dirs_exist_ok=True)
     places = {"data__probes": tmp_path / "probes", "data__distractors": tmp_path / "others"}
-    with pytest.warns(UserWarning, match="2 people to identify have the name of a distractor: P60, P65; if they are"):
+    with pytest.warns(NamesakesWarning) as caught:
         build_task(recipe_of(faces, **places).data, CPU)
+    assert ["P60", "P65"] in [one.message.names for one in caught]
 
 
 def test_pairs_of_one_kind_are_refused_before_anything_is_written(faces: Path, tmp_path: Path) -> None:
@@ -451,7 +454,7 @@ def test_only_results_go_to_stdout_and_notes_are_lines(faces: Path, tmp_path: Pa
     assert re.search(r"identifying[^\r\n]*100%", command(capsys, "train", *words)[2])
 
 
-@pytest.mark.filterwarnings("ignore:.*have no landmarks")
+@pytest.mark.filterwarnings("ignore::isosphere.errors.CroppedFacesWarning")
 def test_the_code_in_the_docs_runs(faces: Path, trained: Path, tmp_path: Path, monkeypatch) -> None:
     text = (Path(__file__).parents[2] / "docs" / "faces.md").read_text()
     code = text.split("```python\n")[1].split("```")[0].replace("[0.01]", "[0.5]").replace("(1_000, 10_000)", "(5, 12)")
@@ -503,7 +506,7 @@ def test_people_left_out_are_not_trained_on(faces: Path, trained: Path) -> None:
 # ---------------------------------------------------------------- where faces come from
 
 
-@pytest.mark.filterwarnings("ignore:.*have no landmarks")
+@pytest.mark.filterwarnings("ignore::isosphere.errors.CroppedFacesWarning")
 def test_faces_are_aligned_by_their_landmarks_or_cut_from_the_center(faces: Path) -> None:
     data = recipe_of(faces, data__pairs="cfp_fp").data
     files = sorted((faces / "people").glob("Person_*/*.png"))
@@ -536,7 +539,7 @@ def test_faces_in_their_frame_stay_as_they_are(faces: Path, tmp_path: Path) -> N
     assert torch.equal(found, wanted)
 
 
-@pytest.mark.filterwarnings("ignore:.*are unreadable")
+@pytest.mark.filterwarnings("ignore::isosphere.errors.UnreadableImagesWarning")
 def test_unreadable_faces_may_be_left_out_and_are_recorded(faces: Path, tmp_path: Path) -> None:
     shutil.copytree(faces / "people", tmp_path / "people")
     broken = tmp_path / "people" / "Person_3" / "1.png"
@@ -692,10 +695,9 @@ def test_a_pack_of_pictures_that_are_not_square_is_told_once(faces: Path, tmp_pa
     pictures = [encoded(torch.full((3, 112, 96), 10 * n, dtype=torch.uint8)) for n in range(20)]
     (tmp_path / "mine.bin").write_bytes(pickle.dumps((pictures, [True, False] * 5)))
     plain = {"data__pairs": "mine", "data__pairs_root": tmp_path, "data__probes": "", "data__distractors": ""}
-    told = "all 20 pictures of mine are 96 x 112 pixels, not square: their central square is taken"
-    with pytest.warns(UserWarning, match=told) as caught:
+    with warned({CroppedFacesWarning: 20}) as caught:
         task = build_task(recipe_of(faces, **plain).data, CPU)
-    assert len(caught) == 1 and any(told in note for note in task.notes)
+    assert any(str(caught[0].message) in note for note in task.notes)
     assert task.evaluation.images.pixels.shape == (20, 3, 112, 112)
 
 

@@ -16,7 +16,9 @@ from isosphere.data.frames import square
 from isosphere.data.images import open_images
 from isosphere.errors import (
     BadArgument,
+    CopiesWarning,
     EmptyClasses,
+    LeftOutWarning,
     NotFound,
     OneSplit,
     Option,
@@ -27,7 +29,7 @@ from isosphere.errors import (
 from isosphere.paper import find
 from isosphere.recipes import schema
 from isosphere.train.build import build_task
-from raised import raised
+from raised import raised, warned
 
 CPU = torch.device("cpu")
 
@@ -97,27 +99,29 @@ def test_copies_of_training_images_in_the_test_part_are_told(flowers: Path) -> N
 def test_copies_are_told_behind_what_is_left_out(flowers: Path) -> None:
     shutil.copy(flowers / "train" / "rose" / "1.png", flowers / "test" / "iris" / "copy.png")
     photograph(flowers / "train" / "rose" / "deeper" / "9.png")
-    with pytest.warns(UserWarning):
+    with pytest.warns(LeftOutWarning) as left, pytest.warns(CopiesWarning) as copied:
         task = build_task(schema.Folder(str(flowers), size=16, shorter=20, allow_shared=True), CPU)
-    left = "1 images are left out: 1 deeper than in a class folder"
-    assert "; ".join(task.notes) == f"{left}; 1 test images are byte copies of training images"
+    notes = [one.message.text for one in copied if isinstance(one.message, CopiesWarning)]
+    notes = [*(one.message.text for one in left if isinstance(one.message, LeftOutWarning)), *notes]
+    assert len(task.notes) == len(notes) == 2 and all(map(str.__contains__, notes, task.notes))
 
 
 def test_images_left_out_are_in_the_runs_deviation(flowers: Path) -> None:
     photograph(flowers / "train" / "rose" / "deeper" / "9.png")
-    with pytest.warns(UserWarning, match="flowers: 1 images are left out: 1 deeper than in a class folder"):
+    with pytest.warns(LeftOutWarning) as caught:
         task = build_task(schema.Folder(str(flowers), size=16, shorter=20, allow_shared=True), CPU)
-    assert "; ".join(task.notes) == "1 images are left out: 1 deeper than in a class folder"
+    assert [f"{flowers}: {note}" for note in task.notes] == [caught[0].message.text]
 
 
 def test_validation_neither_trains_nor_measures(flowers: Path) -> None:
     photograph(flowers / "validation" / "tulip" / "1.png")
     data = schema.Folder(str(flowers), size=16, shorter=20, allow_shared=True)
     for one in (data, schema.Unlabeled(str(flowers), size=16, shorter=20)):
-        with pytest.warns(UserWarning, match="flowers: 1 images are left out: 1 in validation/; to measure"):
+        with pytest.warns(LeftOutWarning) as caught:
             task = build_task(one, CPU)
         assert task.images.classes == task.evaluation.images.classes == ["iris", "rose"]
-        assert "; ".join(task.notes).startswith("1 images are left out: 1 in validation/")
+        assert [f"{flowers}: {note}" for note in task.notes] == [caught[0].message.text]
+        assert "validation/" in task.notes[0]
 
 
 def test_a_folder_beside_what_macos_leaves_is_flat(tmp_path: Path) -> None:
@@ -130,7 +134,7 @@ def test_images_without_labels_may_lie_in_folders_in_folders(flowers: Path) -> N
     photograph(flowers / "train" / "1.png")
     (flowers / "test").rename(flowers / "2019")
     (flowers / "train").rename(flowers / "2020")
-    with pytest.warns(UserWarning, match="all 13 images in its folders are taken, without classes"):
+    with pytest.warns(LeftOutWarning):
         task = build_task(schema.Unlabeled(str(flowers), size=16, shorter=20), CPU)
     assert len(task.images) == 13 and task.images.classes == ["flowers"] and task.evaluation.images is task.images
     with raised(EmptyClasses, classes=["2019"], total=2, deeper=12):
@@ -180,17 +184,19 @@ def test_pairs_of_ones_own_are_cut_as_the_faces_trained_on(people: Path) -> None
 def test_photographs_left_out_are_in_a_face_runs_deviation(people: Path) -> None:
     photograph(people / "people" / "trained 1" / "old" / "1.png")
     places = {"data.root": str(people / "people"), "data.pairs_root": str(people / "pairs"), "data.pairs": "mine"}
-    with pytest.warns(UserWarning, match="people: 1 images are left out"):
+    with pytest.warns(LeftOutWarning) as caught:
         task = build_task(find("lfw-cosface-sec", places).data, CPU)
-    assert "; ".join(task.notes) == "people: 1 images are left out: 1 deeper than in a class folder"
+    assert len(task.notes) == 1 and caught[0].message.text.endswith(task.notes[0])
 
 
 def test_copies_of_training_photographs_in_pairs_are_told(people: Path) -> None:
     shutil.copy(people / "people" / "trained 1" / "0.png", people / "pairs" / "tested 2" / "1.png")
     places = {"data.root": str(people / "people"), "data.pairs_root": str(people / "pairs"), "data.pairs": "mine,again"}
-    with pytest.warns(UserWarning, match="^1 test images are byte .*, e.g. .*tested 2/1.png = .*trained 1/0.png$"):
+    with warned({CopiesWarning: 1}) as caught:
         task = build_task(find("lfw-cosface-sec", places).data, CPU)
-    assert "; ".join(task.notes) == "1 test images are byte copies of training images"
+    copy, trained = caught[0].message.names
+    assert copy.endswith("tested 2/1.png") and trained.endswith("trained 1/0.png")
+    assert len(task.notes) == 1 and caught[0].message.text.startswith(task.notes[0])
 
 
 def test_a_list_of_people_that_is_not_there_is_named(people: Path) -> None:

@@ -20,6 +20,7 @@ from torch.utils.data import Dataset
 from isosphere.errors import (
     BadArgument,
     BadList,
+    CroppedFacesWarning,
     DamagedFile,
     Incompatible,
     InputError,
@@ -156,7 +157,8 @@ def framed(
     found = ImageSet.from_pixels(pixels, images.labels, images.classes)
     if cut:
         found.note = f"{len(cut)} of {len(images)} faces have no landmarks: their central square is taken"
-        warnings.warn(f"{found.note}: {some(_name(images, index) for index in cut)}", stacklevel=2)
+        names = [_name(images, index) for index in cut]
+        warnings.warn(CroppedFacesWarning(f"{found.note}: {some(names)}", len(cut), names), stacklevel=2)
     return found
 
 

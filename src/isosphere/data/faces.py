@@ -10,7 +10,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from isosphere.errors import BadArgument, TooFewClasses
+from isosphere.errors import BadArgument, LeftOutWarning, TooFewClasses
 
 from .images import ImageSet
 from .lists import some
@@ -46,7 +46,7 @@ def identities(source: str | Path, exclude: Iterable[str] = (), minimum: int = 1
     absent = [name for name in exclude if letters(name) not in set(names)]
     if absent:
         text = f"{len(absent)} of {len(exclude)} names to leave out are not among the {len(names)} people of {source}"
-        warnings.warn(f"{text}: {some(absent)}", stacklevel=2)
+        warnings.warn(LeftOutWarning(f"{text}: {some(absent)}", len(absent), absent), stacklevel=2)
     counts = torch.bincount(images.labels, minlength=len(names)).tolist()
     kept = [label for label, name in enumerate(names) if name not in unwanted and counts[label] >= minimum]
     if not kept:

@@ -21,7 +21,14 @@ from isosphere.data.images import ImageSet
 from isosphere.data.lists import some
 from isosphere.data.readable import readable_images
 from isosphere.data.recordio import RecordSet
-from isosphere.errors import Option, OtherRankFailed, TooFewClasses, UnreadableImages
+from isosphere.errors import (
+    CroppedFacesWarning,
+    Option,
+    OtherRankFailed,
+    TooFewClasses,
+    UnreadableImages,
+    UnreadableImagesWarning,
+)
 
 REMEDIES = {  # by skip_unreadable; where that is true, landmarks are all that is left to fail
     None: (Option("data.allow_missing", True),),
@@ -84,7 +91,7 @@ def _narrowed(images: ImageSet | RecordSet) -> str:
         return ""
     note = f"all {len(images)} pictures of {some(images.classes)} are {width} x {height} pixels, not square"
     note += ": their central square is taken"
-    warnings.warn(note, stacklevel=2)
+    warnings.warn(CroppedFacesWarning(note, len(images)), stacklevel=2)
     return note
 
 
@@ -100,7 +107,7 @@ def _readable(source: Source) -> ImageSet | RecordSet:
     if lost:
         note = f"{len(lost)} people have fewer than {minimum} readable images and are left out"
         note += f", {int(counts[few].sum())} images with them"
-        warnings.warn(f"{note}: {some(lost)}", stacklevel=2)
+        warnings.warn(UnreadableImagesWarning(f"{note}: {some(lost)}", len(lost), lost), stacklevel=2)
         images = images.of_classes((~few).nonzero().flatten().tolist())
         images.note += f"; {note}"
     return images

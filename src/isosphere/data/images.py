@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from isosphere.errors import BadArgument, NotFound, OneSplit, Option, SharedClasses
+from isosphere.errors import BadArgument, LeftOutWarning, NotFound, OneSplit, Option, SharedClasses
 
 from . import lists, text_lists
 from .decoding import decode
@@ -156,7 +156,7 @@ class ImageSet(LabeledImages):
         images = cls(labels, classes, listed.paths, splits=listed.splits)
         if listed.left_out:
             images.note = listed.left_out
-            warnings.warn(f"{root}: {listed.left_out}", stacklevel=3)
+            warnings.warn(LeftOutWarning(f"{root}: {listed.left_out}"), stacklevel=3)
         return images
 
     @classmethod

@@ -4,7 +4,7 @@ import warnings
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from isosphere.errors import Option, UnreadableImage, UnreadableImages
+from isosphere.errors import Option, UnreadableImage, UnreadableImages, UnreadableImagesWarning
 
 from .images import Images
 from .lists import some
@@ -46,7 +46,8 @@ def readable_images(image_set: Source, skip_unreadable: bool = False, workers: i
     lost = sorted(set(image_set.classes) - set(kept.classes))
     text = f"{len(failures)} of {len(image_set)} images are unreadable"
     empty = f"; no image is left of {some(lost)}" if lost else ""
-    warnings.warn(f"{text}: {some(map(str, failed))}{empty}; going on without them", stacklevel=2)
+    said = f"{text}: {some(map(str, failed))}{empty}; going on without them"
+    warnings.warn(UnreadableImagesWarning(said, len(failed), lost), stacklevel=2)
     text += f", all of {len(lost)} classes among them" if lost else ""
     kept.note = "; ".join(filter(None, (image_set.note, text)))
     return kept

@@ -79,6 +79,14 @@ from .runs import (
 )
 from .train import Diverged, Interrupted, Stopped
 from .usage import BadUsage, UnknownOption
+from .warned import (
+    CopiesWarning,
+    CroppedFacesWarning,
+    DataWarning,
+    LeftOutWarning,
+    NamesakesWarning,
+    UnreadableImagesWarning,
+)
 
 __all__ = [
     "BadArgument",
@@ -86,7 +94,10 @@ __all__ = [
     "BadList",
     "BadRecord",
     "BadUsage",
+    "CopiesWarning",
+    "CroppedFacesWarning",
     "DamagedFile",
+    "DataWarning",
     "Diverged",
     "DownloadFailed",
     "EXTRAS",
@@ -97,10 +108,12 @@ __all__ = [
     "InputError",
     "Interrupted",
     "IsosphereError",
+    "LeftOutWarning",
     "LossOverflow",
     "MissingExtra",
     "MissingPart",
     "MovedData",
+    "NamesakesWarning",
     "NoCheckpoint",
     "NoDataSet",
     "NoFolder",
@@ -148,6 +161,7 @@ __all__ = [
     "UnknownRecipe",
     "UnreadableImage",
     "UnreadableImages",
+    "UnreadableImagesWarning",
     "UnsafeFile",
     "Unsupported",
     "UntrainedClasses",

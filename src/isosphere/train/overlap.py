@@ -11,7 +11,14 @@ from isosphere.data.copies import find_copies
 from isosphere.data.faces import letters
 from isosphere.data.images import Images, ImageSet
 from isosphere.data.lists import some
-from isosphere.errors import Option, ProbesAmongDistractors, RepeatedDistractors, TrainedPhotographs
+from isosphere.errors import (
+    CopiesWarning,
+    NamesakesWarning,
+    Option,
+    ProbesAmongDistractors,
+    RepeatedDistractors,
+    TrainedPhotographs,
+)
 from isosphere.recipes import schema
 
 EXCLUDE = Option("data.exclude")  # the file of people's names to leave out of training
@@ -41,7 +48,8 @@ def refuse_probes(probes: ImageSet, distractors: Sequence[ImageSet]) -> None:
     alike = _namesakes(probes.classes, distractors)
     if alike:
         text = f"{len(alike)} people to identify have the name of a distractor: {some(alike)}"
-        warnings.warn(f"{text}; if they are the same, finding them counts as an error", stacklevel=2)
+        text += "; if they are the same, finding them counts as an error"
+        warnings.warn(NamesakesWarning(text, len(alike), alike), stacklevel=2)
 
 
 def refuse_trained(people: Images, tests: Sequence[ImageSet]) -> None:
@@ -56,7 +64,8 @@ def refuse_trained(people: Images, tests: Sequence[ImageSet]) -> None:
     alike = _namesakes(people.classes, tests)
     if alike:
         text = f"{len(alike)} people to test on have the name of one to train on: {some(alike)}"
-        warnings.warn(f"{text}; if they are the same, list their names in the file {EXCLUDE.field}", stacklevel=2)
+        text += f"; if they are the same, list their names in the file {EXCLUDE.field}"
+        warnings.warn(NamesakesWarning(text, len(alike), alike), stacklevel=2)
 
 
 def _namesakes(people: Iterable[str], sets: Sequence[ImageSet]) -> list[str]:
@@ -87,5 +96,5 @@ def copies(train: Images, tests: Sequence[Images]) -> str:
         return ""
     note = f"{len(found)} test images are byte copies of training images"
     path, other = next(iter(found.items()))
-    warnings.warn(f"{note}, e.g. {path} = {other}", stacklevel=3)
+    warnings.warn(CopiesWarning(f"{note}, e.g. {path} = {other}", len(found), (path, other)), stacklevel=3)
     return note
