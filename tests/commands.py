@@ -41,9 +41,12 @@ def refusal(*words: object, folder: Path) -> Exception:
     before = os.getcwd()
     os.chdir(folder)
     try:
-        with redirect_stdout(io.StringIO()), warnings.catch_warnings(), pytest.raises(Exception) as raised:
+        with redirect_stdout(io.StringIO()), warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
             warnings.simplefilter("ignore")
-            cli.perform([*map(str, words)])
+            patch.setenv("ISOSPHERE_TRACEBACK", "1")
+            patch.setattr(sys, "argv", ["isosphere", *map(str, words)])
+            with pytest.raises(Exception) as raised:
+                cli.run()
     finally:
         os.chdir(before)
     error = raised.value

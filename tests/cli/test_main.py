@@ -3,12 +3,15 @@
 import subprocess
 import sys
 import warnings
+from pathlib import Path
 
 import pytest
 
 from commands import has, isosphere, refusal
 from isosphere import cli, errors
 from isosphere.cli import endings
+from isosphere.losses import pairs
+from tiny import FIELDS
 
 
 @pytest.mark.parametrize("name", cli.COMMANDS)
@@ -83,7 +86,8 @@ def test_exit_codes_come_from_types(error, code, monkeypatch, capsys):
         raise error
 
     monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)  # which `run` changes
-    monkeypatch.setattr(cli, "perform", fail)
+    monkeypatch.setattr(cli, "read", fail)
+    monkeypatch.setattr(sys, "argv", ["isosphere", "recipes"])
     if code is None:
         with pytest.raises(type(error)):
             cli.run()
@@ -91,6 +95,23 @@ def test_exit_codes_come_from_types(error, code, monkeypatch, capsys):
         assert cli.run() == code
         (line,) = capsys.readouterr().err.splitlines()
         assert line == f"isosphere: {endings.words_of(error)}"
+
+
+@pytest.mark.parametrize("out", [(), ("--out", "run")], ids=["new folder", "named folder"])
+def test_the_traceback_of_an_error_in_a_loss_has_few_frames_of_ours(out, tmp_path, monkeypatch):
+    def fail(*_, **__):
+        raise RuntimeError("a bug")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
+    monkeypatch.setattr(pairs, "_multi_similarity", fail)
+    words = ["train", "rendered", "--device", "cpu", "--loss", "MultiSimilarity", *FIELDS, *out]
+    monkeypatch.setattr(sys, "argv", ["isosphere", *words])
+    with pytest.raises(RuntimeError) as raised:
+        cli.main()
+    package = Path(cli.__file__).parents[1]
+    ours = [entry.name for entry in raised.traceback if Path(entry.path).is_relative_to(package)]
+    assert ours[0] == "main" and ours[-1] == "pair_loss" and len(ours) <= 10
 
 
 def test_tracebacks_on_request(monkeypatch):

@@ -398,7 +398,7 @@ def test_a_run_that_begins_anew_leaves_nothing_of_the_one_before(again, tmp_path
     if again != "train":
         (tmp_path / "run" / "checkpoint.pt").unlink()
         (tmp_path / "run" / "result.json").unlink()
-    monkeypatch.setattr(loop, "_train", lambda run, journal: 1 / 0)  # broken off at once
+    monkeypatch.setattr(loop, "_begin", lambda run, journal: 1 / 0)  # broken off at once
     with pytest.raises(ZeroDivisionError):
         if again == "train":
             loop.train(loop.prepare(recipe, torch.device("cpu")), tmp_path / "run")

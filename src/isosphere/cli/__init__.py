@@ -37,8 +37,24 @@ def run() -> int:
     show_warnings()
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="surrogateescape")  # names of files that are not UTF-8 are printed as they are
+    words = sys.argv[1:]
     try:
-        return perform(sys.argv[1:])
+        if not words:
+            _overview().print_help()
+            return 2
+        command, asked = read(words)
+        if int(os.environ.get("WORLD_SIZE", "1")) > 1 and words[0] != "train":
+            if os.environ.get("RANK") == "0":
+                note(f"{words[0]} runs in one process: leave out torchrun, which is for train")
+            return 2
+        try:
+            import rich
+
+            rich.reconfigure(stderr=True, quiet=not sys.stderr.isatty())  # progress is for a screen, never in results
+            command.run(asked)
+            return 0
+        except ModuleNotFoundError as error:
+            raise missing_extra(error, f"isosphere {words[0]}") from error
     except SystemExit as left:  # after --help and --version
         return int(left.code or 0)
     except BaseException as error:
@@ -50,33 +66,13 @@ def run() -> int:
         return code
 
 
-def perform(words: list[str]) -> int:
-    """Run a command; returns the exit code of one that did not raise."""
-    if not words:
-        _overview().print_help()
-        return 2
+def read(words: list[str]) -> tuple[ModuleType, Namespace]:
+    """The command, and what it was given."""
     if words[0] not in COMMANDS:
         if words[0].startswith("-"):
             _overview().read(words)  # leaves after --help and --version
         near = get_close_matches(words[0], COMMANDS, n=1) or COMMANDS
         raise BadUsage("isosphere", f"no command {words[0]}; did you mean {', '.join(near)}?")
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and words[0] != "train":
-        if os.environ.get("RANK") == "0":
-            note(f"{words[0]} runs in one process: leave out torchrun, which is for train")
-        return 2
-    command, asked = read(words)
-    try:
-        import rich
-
-        rich.reconfigure(stderr=True, quiet=not sys.stderr.isatty())  # progress is for a screen, never among results
-        command.run(asked)
-    except ModuleNotFoundError as error:
-        raise missing_extra(error, f"isosphere {words[0]}") from error
-    return 0
-
-
-def read(words: list[str]) -> tuple[ModuleType, Namespace]:
-    """The command, and what it was given."""
     command = _command(words[0])
     parser = Parser(f"isosphere {words[0]}", command.__doc__)
     command.declare(parser)

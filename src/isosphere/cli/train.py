@@ -12,6 +12,7 @@ The first is the recipe photos-sec on these images. `isosphere recipes` lists th
 """
 
 from argparse import Namespace
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,36 +53,23 @@ def run(asked: Namespace) -> None:
     if asked.resume is not None:
         return _resume(asked)
     name, recipe = _named(asked)
-    if asked.out is None:
-        _in_new_folder(recipe, f"{name}-seed{recipe.seed}", asked.device)
-    else:
-        _in_folder(recipe, asked.out, asked.device)
+    if asked.out is not None and asked.out.exists() and not asked.out.is_dir():
+        raise BadUsage("isosphere train", f"--out {asked.out} is a file: name a folder for the run")
 
-
-def _in_new_folder(recipe: "Recipe", name: str, device: str) -> None:
-    """Train in a folder of our own, which is made after the images are read: these may be in the current folder."""
     from isosphere import distributed
     from isosphere.train.folder import claimed, held
     from isosphere.train.loop import prepare, train
 
-    prepared = prepare(recipe, distributed.pick_device(device))
-    with claimed("runs", name) as folder, held(folder):
-        _show(recipe, folder, train(prepared, folder))
-
-
-def _in_folder(recipe: "Recipe", folder: Path, device: str) -> None:
-    """Train in the folder that was named."""
-    from isosphere import distributed
-    from isosphere.train.folder import held
-    from isosphere.train.loop import fit
-
-    if folder.exists() and not folder.is_dir():
-        raise BadUsage("isosphere train", f"--out {folder} is a file: name a folder for the run")
-    distributed.pick_device(device)  # joins the other ranks
-    with held(folder) as others:
-        if others:
+    device = distributed.pick_device(asked.device)  # joins the other ranks
+    with ExitStack() as stack:
+        folder: Path | None = asked.out
+        if folder is not None and stack.enter_context(held(folder)):
             raise BadUsage("isosphere train", f"--out {folder} is not empty: choose another, or --resume it")
-    _show(recipe, folder, fit(recipe, folder, device))
+        prepared = prepare(recipe, device)
+        if folder is None:  # made after the images are read: these may be in the current folder
+            folder = stack.enter_context(claimed("runs", f"{name}-seed{recipe.seed}"))
+            stack.enter_context(held(folder))
+        _show(recipe, folder, train(prepared, folder))
 
 
 def _resume(asked: Namespace) -> None:

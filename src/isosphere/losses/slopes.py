@@ -7,14 +7,15 @@ rows is in memory at a time, the gradient costs two matrix products, and autogra
 from __future__ import annotations  # torch 2.6 cannot compile inner functions whose annotations are evaluated
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from isosphere import sphere
 
-from .checks import check, reads_values, warn
-from .transforms import Computed, scalar
+from .checks import check, check_loss, reads_values, warn
+from .transforms import attached, transformed, untransformed, wanted
 
 BLOCK = 2**22  # cosines in memory at a time: all pairs of 2,048 embeddings
 
@@ -54,21 +55,33 @@ def rows_to_slopes(
     itself, and the two gradients are one. Runs without autograd.
     """
     columns = left if right is None else right
-    # D rows are never too many: their products take the memory of the gradient by right.
-    step = max(BLOCK // max(1, len(columns)), columns.shape[1], 1)
     total, left_gradient = left.new_zeros(()), torch.zeros_like(left)
     right_gradient = left_gradient if right is None else torch.zeros_like(right)
     with torch.autocast(left.device.type, enabled=False):
-        for start in range(0, len(left), step):
-            block = slice(start, min(start + step, len(left)))
+        for block in _blocks(left, columns):
             value, slopes = rows(block, left[block] @ columns.T)
             total += value
-            if gradients and right is None and len(slopes) == len(left):
-                left_gradient.addmm_(slopes + slopes.T, left)  # one product instead of two
-            elif gradients:
-                left_gradient[block] += slopes @ columns
-                right_gradient.addmm_(slopes.T, left[block])
+            if gradients:
+                _add_products(block, slopes, left, right, left_gradient, right_gradient)
     return total, left_gradient, right_gradient
+
+
+def _blocks(left: Tensor, columns: Tensor) -> list[slice]:
+    """The rows of left (N, D) whose products with columns (M, D) are in memory at a time."""
+    # D rows are never too many: their products take the memory of the gradient by columns.
+    step = max(BLOCK // max(1, len(columns)), columns.shape[1], 1)
+    return [slice(start, min(start + step, len(left))) for start in range(0, len(left), step)]
+
+
+def _add_products(
+    block: slice, slopes: Tensor, left: Tensor, right: Tensor | None, left_gradient: Tensor, right_gradient: Tensor
+) -> None:
+    """Add what the slopes (R, M) of a block's products give to the gradients, which without right are one."""
+    if right is None and len(slopes) == len(left):
+        left_gradient.addmm_(slopes + slopes.T, left)  # one product instead of two
+    else:
+        left_gradient[block] += slopes @ (left if right is None else right)
+        right_gradient.addmm_(slopes.T, left[block])
 
 
 def through_directions(raw: Tensor, unit: Tensor, gradient: Tensor) -> Tensor:
@@ -92,33 +105,37 @@ def pair_loss(
     positive and a negative pair. Then a batch with one kind alone has no loss, and a warning says so.
     """
     check(embeddings, labels)
-
-    def compute(gradients: bool, raw: Tensor, labels: Tensor) -> Computed:
+    raw = sphere.raised(embeddings)
+    if transformed(raw, labels):
+        return untransformed(partial(pair_loss, rows=rows, chosen=chosen, both=both), (raw,), (labels,))
+    gradients = wanted(raw)
+    with torch.no_grad():
         unit = sphere.directions(raw)
         index = torch.arange(len(labels), device=labels.device)
         anchors, others = (None, None) if chosen is None else chosen(labels)
+        total, gradient = unit.new_zeros(()), torch.zeros_like(unit)
         terms: list[Tensor] = []
-
-        def block_rows(block: slice, cosines: Tensor) -> tuple[Tensor, Tensor]:
-            same = labels[block, None] == labels
-            positive, negative = same & (index[block, None] != index), ~same
-            if anchors is not None and others is not None:
-                allowed = anchors[block, None] & others
-                positive, negative = positive & allowed, negative & allowed
-            value, slopes, number = rows(cosines, positive, negative)
-            terms.append(number)
-            return value, slopes
-
-        total, gradient, _ = rows_to_slopes(unit, None, block_rows, gradients)
+        with torch.autocast(unit.device.type, enabled=False):
+            for block in _blocks(unit, unit):
+                same = labels[block, None] == labels
+                positive, negative = same & (index[block, None] != index), ~same
+                if anchors is not None and others is not None:
+                    allowed = anchors[block, None] & others
+                    positive, negative = positive & allowed, negative & allowed
+                value, slopes, number = rows(unit[block] @ unit.T, positive, negative)
+                total += value
+                terms.append(number)
+                if gradients:
+                    _add_products(block, slopes, unit, None, gradient, gradient)
         # Mining compares, and comparisons with NaN are false: 0 * sum lets a NaN show.
         total += 0 * unit.sum()
         divisor = sum(terms[1:], terms[0]).clamp(min=1) if terms else torch.ones_like(total)
-        # Looked for where the loss is zero, which is rarely, and never where it would synchronize.
-        if both and reads_values(total) and len(labels) > 1 and total == 0:
-            if len(labels.unique()) == len(labels):
-                warn("all labels of the batch are different, so this loss is 0: it needs several embeddings of a class")
-            elif len(labels.unique()) == 1:
-                warn("all labels of the batch are the same, so this loss is 0: it needs several classes")
-        return total, divisor, (through_directions(raw, unit, gradient),)
-
-    return scalar(compute, (sphere.raised(embeddings),), (labels,), embeddings=embeddings)
+        gradient = through_directions(raw, unit, gradient)
+    # Looked for where the loss is zero, which is rarely, and never where it would synchronize.
+    if both and reads_values(total) and len(labels) > 1 and total == 0:
+        if len(labels.unique()) == len(labels):
+            warn("all labels of the batch are different, so this loss is 0: it needs several embeddings of a class")
+        elif len(labels.unique()) == 1:
+            warn("all labels of the batch are the same, so this loss is 0: it needs several classes")
+    check_loss(total, embeddings=embeddings)
+    return attached(total, (raw,), (gradient,)) / divisor

@@ -50,6 +50,18 @@ def scalar(
     return attached(total, inputs, gradients) / divisor
 
 
+def untransformed(loss: Callable[..., Tensor], inputs: tuple[Tensor, ...], others: tuple[Tensor, ...]) -> Tensor:
+    """`loss(*inputs, *others)` under a transform: run on plain tensors, with its gradients by inputs from autograd."""
+
+    def compute(gradients: bool, *tensors: Tensor) -> Computed:
+        with torch.enable_grad():
+            leaves = [one.detach().requires_grad_() for one in tensors[: len(inputs)]]
+            value = loss(*leaves, *tensors[len(inputs) :])
+        return value.detach(), torch.ones_like(value), torch.autograd.grad(value, leaves)
+
+    return scalar(compute, inputs, others)
+
+
 def attached(value: Tensor, inputs: tuple[Tensor, ...], gradients: tuple[Tensor, ...]) -> Tensor:
     """The scalar value with its gradients by inputs."""
     return _Attached.apply(value, *inputs, *gradients) if wanted(*inputs) else value

@@ -36,28 +36,24 @@ PCA_IMAGES = 10_000  # training images whose features a first head is made of
 def fit(recipe: schema.Recipe, folder: str | Path, device: str = "auto", resume: bool = False) -> dict[str, Any]:
     """Train a recipe into a new run folder, or go on from its checkpoint; returns what result.json holds."""
     chosen, folder = distributed.pick_device(device), Path(folder)
-    with held(folder):
-        return _fit(recipe, folder, chosen, resume)
-
-
-def _fit(recipe: schema.Recipe, folder: Path, device: torch.device, resume: bool) -> dict[str, Any]:
     finished = folder / runs.RESULT
-    if not resume and (folder / runs.RECIPE).is_file():
-        raise RunExists(folder)
-    begun = (folder / runs.RECIPE).is_file() and not finished.is_file()
-    if resume and begun and not (folder / runs.CHECKPOINT).is_file():
-        print(f"isosphere: {folder} was stopped before its first checkpoint and begins again", file=sys.stderr)
-        resume = False
-    saved = state.load(folder / runs.CHECKPOINT, recipe) if resume else None
-    if saved is not None and saved.get("finished") and finished.is_file():
-        if distributed.rank() != 0:
-            return {}
-        print(f"isosphere: already finished at step {saved['step']}; nothing was trained", file=sys.stderr)
-        return json.loads(finished.read_text(encoding="utf-8"))
-    run = prepare(recipe, device)
-    if saved is not None:
-        state.restore(run, saved)
-    return train(run, folder, resume)
+    with held(folder):
+        if not resume and (folder / runs.RECIPE).is_file():
+            raise RunExists(folder)
+        begun = (folder / runs.RECIPE).is_file() and not finished.is_file()
+        if resume and begun and not (folder / runs.CHECKPOINT).is_file():
+            print(f"isosphere: {folder} was stopped before its first checkpoint and begins again", file=sys.stderr)
+            resume = False
+        saved = state.load(folder / runs.CHECKPOINT, recipe) if resume else None
+        if saved is not None and saved.get("finished") and finished.is_file():
+            if distributed.rank() != 0:
+                return {}
+            print(f"isosphere: already finished at step {saved['step']}; nothing was trained", file=sys.stderr)
+            return json.loads(finished.read_text(encoding="utf-8"))
+        run = prepare(recipe, chosen)
+        if saved is not None:
+            state.restore(run, saved)
+        return train(run, folder, resume)
 
 
 def prepare(recipe: schema.Recipe, device: torch.device, before: Run | None = None) -> Run:
@@ -102,11 +98,43 @@ def prepare(recipe: schema.Recipe, device: torch.device, before: Run | None = No
 
 def train(run: Run, folder: Path, resume: bool = False) -> dict[str, Any]:
     """Train a prepared run to its end; one that does not resume takes the place of what its folder holds."""
-    task, resumed_at = run.task, run.step if resume else None
-    journal = Journal(folder, run.recipe, run.loop, run.device, resumed_at, distributed.rank() == 0)
+    task, loop, resumed_at = run.task, run.loop, run.step if resume else None
+    journal = Journal(folder, run.recipe, loop, run.device, resumed_at, distributed.rank() == 0)
     with journal, _repeatable(run.recipe.loop.deterministic), signals() as run.caught:
         journal.say(task.in_words(run.batches))
-        last = _train(run, journal)
+        kept = loop.save_every or run.step  # one that was taken up has a checkpoint, which must not stay behind
+        if run.step == 0:
+            _begin(run, journal)
+        run.network.train()
+        last: dict[str, float] = {}
+        if run.step == loop.steps:  # a finished run whose last evaluation or result was lost
+            measured = any(line["step"] == run.step for line in journal.entries("test"))
+            last = _evaluate(run, journal, final=True, write=not measured)
+        episodes = Episodes(proxy_power(run.optimizer), constrained=False)  # the radial share is the criterion's alone
+        for line in journal.entries("train"):  # of before a resume, so that alarms go on as they would have
+            episodes.fresh(line, advice(run, line["step"]))
+
+        # ---- the steps that are left, with all that comes between them
+        for batch in training_feed(run) if run.step < loop.steps else ():
+            found = train_step(run, batch.images, batch.labels)
+            run.step += 1
+            final = run.step == loop.steps
+            _log(run, journal, episodes, found)
+            if _due(loop.snapshot_every, run.step):
+                _snapshot(run, journal)
+            if final and kept:  # before the last evaluation, the longest: should it fail, the run can be taken up
+                _save(run, journal, found)
+            if final or _due(loop.eval_every, run.step):
+                last = _evaluate(run, journal, final)
+            if final:
+                break
+            stopping = _asked_to_stop(run, run.caught)
+            if stopping or _due(loop.save_every, run.step):
+                _save(run, journal, found)
+            if stopping:
+                raise Interrupted(run.step, loop.steps, folder, (run.caught or [signal.SIGTERM])[0])
+
+        # ---- the result
         journal.advance(run.step)
         if not journal.active:
             return {}
@@ -127,42 +155,7 @@ def _repeatable(wanted: bool) -> Iterator[None]:
         torch.use_deterministic_algorithms(before[0], warn_only=before[1])
 
 
-# ---------------------------------------------------------------- the steps
-
-
-def _train(run: Run, journal: Journal) -> dict[str, float]:
-    """The steps that are left, with all that comes between them; returns the last metrics."""
-    loop = run.loop
-    kept = loop.save_every or run.step  # one that was taken up has a checkpoint, which must not stay behind
-    if run.step == 0:
-        _begin(run, journal)
-    run.network.train()
-    if run.step == loop.steps:  # a finished run whose last evaluation or result was lost
-        measured = any(line["step"] == run.step for line in journal.entries("test"))
-        return _evaluate(run, journal, final=True, write=not measured)
-    last: dict[str, float] = {}
-    episodes = Episodes(proxy_power(run.optimizer), constrained=False)  # the radial share is the criterion's alone
-    for line in journal.entries("train"):  # of before a resume, so that alarms go on as they would have
-        episodes.fresh(line, advice(run, line["step"]))
-    for batch in training_feed(run):
-        found = train_step(run, batch.images, batch.labels)
-        run.step += 1
-        final = run.step == loop.steps
-        _log(run, journal, episodes, found)
-        if _due(loop.snapshot_every, run.step):
-            _snapshot(run, journal)
-        if final and kept:  # before the last evaluation, the longest: should it fail, the run can be taken up
-            _save(run, journal, found)
-        if final or _due(loop.eval_every, run.step):
-            last = _evaluate(run, journal, final)
-        if final:
-            break
-        stopping = _asked_to_stop(run, run.caught)
-        if stopping or _due(loop.save_every, run.step):
-            _save(run, journal, found)
-        if stopping:
-            raise Interrupted(run.step, loop.steps, journal.folder, run.caught[0] if run.caught else signal.SIGTERM)
-    return last
+# ---------------------------------------------------------------- before the steps
 
 
 def _begin(run: Run, journal: Journal) -> None:
