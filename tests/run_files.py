@@ -61,7 +61,7 @@ def make_results(tmp_path):
 
     def make(runs=(), trials=(), name="table.json"):
         def held(records):
-            return [{"cell": c, "arm": a, "recipe": r, "last": last, "norms": []} for c, a, r, last in records]
+            return [{"cell": c, "method": a, "recipe": r, "last": last, "norms": []} for c, a, r, last in records]
 
         path = tmp_path / name
         path.write_text(json.dumps({"trials": held(trials), "runs": held(runs)}))

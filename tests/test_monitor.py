@@ -208,8 +208,8 @@ def test_with_any_optimizer_norms_are_watched_and_only_the_proxy_is_left_out(nam
     records = rows(told)
     assert proxies <= set(records[1]) and set(records[1]) - set(records[0]) == proxies
     assert {record["norm_mean"] for record in records} == {records[0]["norm_mean"]}
-    alarms = [record["alarm"] for record in monitor.alarms]
-    assert alarms == [record["alarm"] for record in again.alarms] == ["spreading", "radial"]
+    alarms = [record["warning"] for record in monitor.alarms]
+    assert alarms == [record["warning"] for record in again.alarms] == ["spreading", "radial"]
 
 
 def test_a_monitor_keeps_nothing_alive_and_writes_its_last_rows(tmp_path):
@@ -251,7 +251,7 @@ def test_what_is_not_finite_is_counted_and_left_out():
         monitor.close()
     assert told[0] == {"step": 0, "kind": "test", "not_finite": 4}
     assert told[1]["not_finite"] == 3 and told[1]["norm_mean"] == pytest.approx(wanted["norm_mean"])
-    assert "not_finite" in [record["alarm"] for record in monitor.alarms]
+    assert "not_finite" in [record["warning"] for record in monitor.alarms]
 
 
 def test_a_zero_vector_has_a_norm_but_no_rate():
@@ -550,8 +550,8 @@ def train_on(means: list[float], spread: float = 0.1, radial: float = 0.0, **set
             gradients[:, 0], gradients[:, 1] = math.sqrt(radial), math.sqrt(1 - radial)
             embeddings.backward(gradients)
         monitor.close()
-    names = [record["alarm"] for record in monitor.alarms]
-    assert names == [record["alarm"] for record in told if record["kind"] == "alarm"]
+    names = [record["warning"] for record in monitor.alarms]
+    assert names == [record["warning"] for record in told if record["kind"] == "warning"]
     assert [record["text"] for record in monitor.alarms] == [str(one.message).split(": ", 1)[1] for one in caught]
     return names
 
@@ -627,7 +627,7 @@ def test_a_normalized_output_is_seen_in_every_precision(dim, dtype):
     generator = torch.Generator().manual_seed(dim)
     monitor(nn.functional.normalize(torch.randn(120, dim, generator=generator).to(dtype)).requires_grad_())
     monitor.close()
-    assert [record["alarm"] for record in monitor.alarms] == ["normalized"]
+    assert [record["warning"] for record in monitor.alarms] == ["normalized"]
 
 
 def test_real_losses_raise_what_they_should():
@@ -637,7 +637,7 @@ def test_real_losses_raise_what_they_should():
         monitor(embeddings)
         loss(embeddings, LABELS).backward()
         monitor.close()
-        assert [record["alarm"] for record in monitor.alarms] == wanted
+        assert [record["warning"] for record in monitor.alarms] == wanted
 
 
 # ---------------------------------------------------------------- sinks
@@ -764,7 +764,7 @@ def test_lightning_loggers_get_alarms_as_text_and_no_empty_rows(tmp_path):
     header, *lines = (tmp_path / "norms" / "version_0" / "metrics.csv").read_text().splitlines()
     assert "train/norm_mean" in header and len(lines) == 1
     ((tag, step, words),) = texts.texts.found
-    assert (tag, step) == ("alarm/spreading", 3) and words.startswith("norms spread")
+    assert (tag, step) == ("warning/spreading", 3) and words.startswith("norms spread")
 
 
 @pytest.mark.parametrize("package", ["lightning.pytorch", "pytorch_lightning"])

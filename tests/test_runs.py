@@ -171,7 +171,7 @@ def test_results_that_cannot_be_read(tmp_path):
         (good | {"recipe": [1]}, "recipe"),
         (good | {"last": None}, "last"),
         (good | {"norms": {}}, "norms"),
-        (good | {"name": ""}, "arm"),
+        (good | {"name": ""}, "method"),
         ("a", ""),
     ):
         path.write_text(json.dumps({"runs": [good, odd]}))
@@ -253,6 +253,15 @@ def test_old_fields_that_mean_nothing_today_are_dropped(old, now):
     with pytest.warns(UserWarning):
         assert runs.translate_changes(old) == now
     paper.find("rendered", now)
+
+
+def test_lines_of_a_run_under_way_stand_as_they_are_in_todays_words(tmp_path):
+    odd = {"step": 2, "kind": "test", "nmi": float("inf"), "since": None}
+    lines = [{"step": 1, "kind": "alarm", "alarm": "normalised", "text": "x"}, odd]
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    (tmp_path / runs.METRICS).write_text(text + '[]\n{"kind": "test"}\n{"step": 3, "ki')
+    assert runs.entries(tmp_path) == [{"step": 1, "kind": "warning", "warning": "normalized", "text": "x"}, odd]
+    assert runs.entries(tmp_path, "test") == [odd] and runs.entries(tmp_path / "none") == []
 
 
 @pytest.mark.parametrize(

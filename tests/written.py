@@ -34,7 +34,7 @@ def write_run(folder: Path, recall: float, seed: int, eta: str = "0.1", per_clas
         lines.append({"step": step, "kind": "train", **values})
     lines.append({"step": 20, "kind": "test", **last})
     for step in alarms:
-        lines.append({"step": step, "kind": "alarm", "alarm": "spreading", "text": f"norms spread, {NASTY}"})
+        lines.append({"step": step, "kind": "warning", "warning": "spreading", "text": f"norms spread, {NASTY}"})
     (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     (folder / "recipe.json").write_text(json.dumps(recipe))
     about = {"versions": {"torch": "2.6", "isosphere": None}, "hardware": {"threads": 2}, "command": NASTY}
@@ -69,15 +69,16 @@ def results_file(path: Path) -> Path:
                 value = base + 0.01 * seed
                 last = {"recall@1": value, "map@r": value / 2, "nmi": 0.5, "f1": 0.2, "norm_mean": 3, "norm_cv": 0.1}
                 norms = [[step, 1 / step, 3.0, 0.5] for step in (10, 20, 30)]
-                runs.append({"cell": cell, "arm": arm, "recipe": recipe, "last": last, "norms": norms})
-    runs.append(runs[0] | {"arm": "l2reg", "last": {}, "diverged": "at step 7", "norms": [[1, float("nan"), 1.0, 1.0]]})
+                runs.append({"cell": cell, "method": arm, "recipe": recipe, "last": last, "norms": norms})
+    norms = [[1, float("nan"), 1.0, 1.0]]
+    runs.append(runs[0] | {"method": "l2reg", "last": {}, "diverged": "at step 7", "norms": norms})
     path.write_text(json.dumps({"trials": runs[:3], "runs": runs}))
     return path
 
 
 def pair_file(path: Path) -> Path:
     """A run of each of three arms: differences without intervals."""
-    found = {record["arm"]: record for record in json.loads(results_file(path).read_text())["runs"][:6]}
+    found = {record["method"]: record for record in json.loads(results_file(path).read_text())["runs"][:6]}
     for arm, recall in (("none", 0.592), ("sec", 0.647), ("sec-relative", 0.692)):
         found[arm]["last"] |= {"recall@1": recall}
     path.write_text(json.dumps({"runs": list(found.values()), "trials": []}))
@@ -95,7 +96,7 @@ def simclr_file(path: Path, finals: bool = True) -> Path:
             tests = [{"step": step, "knn": base - 0.2 + step / 1000 + seed / 50} for step in (0, 50, 100)]
             tests[-1] |= {"probe_top1": base + seed / 50, "probe_top5": 0.9, "probe_best_top1": 0.8}
             tests[-1] |= {"norm_mean": 3.0 + seed, "norm_variance": 0.5 + seed, "norm_cv": 0.2}
-            record = {"cell": "simclr-cifar10", "arm": arm, "recipe": recipe, "last": tests[-1], "tests": tests}
+            record = {"cell": "simclr-cifar10", "method": arm, "recipe": recipe, "last": tests[-1], "tests": tests}
             norms = [[step, 1 / step, 3.0 + seed, 0.5 + seed] for step in (50, 100)]
             records.append(record | {"tested": "test images, not trained on", "norms": norms})
     runs = [one | {"recipe": one["recipe"] | {"data": one["recipe"]["data"] | {"held_out": 0.0}}} for one in records]
@@ -115,7 +116,7 @@ def faces_file(path: Path) -> Path:
             for name, step in (("cfp_fp", 0.01), ("cfp_ff", 0.11)):
                 last |= {f"{name}_auc": value + step, f"{name}_tar@0.01": value / 3, f"{name}_norm_auroc": value - step}
             last |= {"norm_mean": 3.0, "norm_variance": 0.5, "norm_cv": 0.2}
-            runs.append({"cell": "lfw-cosface", "arm": arm, "recipe": recipe, "last": last, "norms": []})
+            runs.append({"cell": "lfw-cosface", "method": arm, "recipe": recipe, "last": last, "norms": []})
     path.write_text(json.dumps({"trials": [], "runs": runs}))
     return path
 

@@ -32,11 +32,12 @@ STOPPED = 12  # where the run that is resumed was stopped; its last evaluation w
 
 ALLOWED = {
     "optimiser -> optimizer": "a key of checkpoint.pt",
-    "the text of alarms": "wording; step and name of an alarm are compared",
-    "alarms that norms spread": "from a coefficient of variation of 0.2, it was 0.3",
+    "alarm -> warning": "a kind and a key of metrics.jsonl",
+    "the text of warnings": "wording; step and name of a warning are compared",
+    "warnings that norms spread": "from a coefficient of variation of 0.2, it was 0.3",
     "recipe, versions, command, times": "not compared: wording, layout and clock",
 }
-RENAMED = {"optimiser": "optimizer"}
+RENAMED = {"optimiser": "optimizer", "alarm": "warning"}
 
 SMALL = {
     "model.backbone": "small_cnn", "model.dim": 16, "loop.steps": STEPS, "loop.eval_every": 10, "loop.save_every": 10,
@@ -268,7 +269,7 @@ def run_differences(before: Path, after: Path) -> list[str]:
     if missing:
         return missing
     found = []
-    for kind in ("train", "test", "turn", "alarm"):
+    for kind in ("train", "test", "turn", "warning"):
         lines = [curve(side, kind) for side in (before, after)]
         if kind in ("train", "test") and not lines[0]:
             found.append(f"no {kind} lines in {before}")
@@ -284,14 +285,15 @@ def run_differences(before: Path, after: Path) -> list[str]:
 
 
 def curve(run: Path, kind: str) -> list[dict[str, Any]]:
-    """The lines of a kind in metrics.jsonl; of alarms without their text."""
-    lines = [json.loads(line) for line in text(run / "metrics.jsonl").splitlines()]
-    lines = [line for line in lines if line.get("alarm") != "spreading"]
+    """The lines of a kind in metrics.jsonl; of warnings without their text."""
+    lines = [plain(json.loads(line)) for line in text(run / "metrics.jsonl").splitlines()]
+    lines = [line | {"kind": RENAMED.get(line["kind"], line["kind"])} for line in lines]
+    lines = [line for line in lines if line.get("warning") != "spreading"]
     return [{k: v for k, v in line.items() if k != "text"} for line in lines if line["kind"] == kind]
 
 
 def plain(values: dict[str, Any]) -> dict[str, Any]:
-    """Metrics with old names of keys as they are now."""
+    """Values with old names of keys as they are now."""
     return {RENAMED.get(key, key): value for key, value in values.items()}
 
 

@@ -29,7 +29,7 @@ def test_causes_differ_in_the_constraint_alone():
 def test_scale_alone_follows_the_run_with_sec_of_its_cell_and_seed():
     recipe = replace(cells("causes", Asked("cub200"))["cub200-ms-lr5e-05"]["scale"], seed=1)
     made = [
-        {"cell": "a", "arm": arm, "seed": seed, "norms": [[1, 0.0, norm, 0.0], [1000, 0.0, norm / 2, 0.0]]}
+        {"cell": "a", "method": arm, "seed": seed, "norms": [[1, 0.0, norm, 0.0], [1000, 0.0, norm / 2, 0.0]]}
         for arm, seed, norm in (("none", 1, 99.0), ("sec", 0, 77.0), ("sec", 1, 8.0))
     ]
     course = followed(recipe, "a", made).constraint.course

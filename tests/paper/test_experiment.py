@@ -13,6 +13,7 @@ from isosphere.paper.tables import TABLES, Asked, cells
 from isosphere.recipes import override
 from isosphere.runs import Experiment
 
+A_RUN = {"cell": "c", "method": "none", "recipe": {}, "last": {}}
 SHIPPED = Path(__file__).parents[2] / "results"
 
 
@@ -22,7 +23,7 @@ def chosen(table: str, changes: dict[str, str], **asked: object) -> dict:
 
 
 def write(path: Path, held: Experiment | None) -> Path:
-    path.write_text(json.dumps({"experiment": held and asdict(held), "trials": [], "runs": []}))
+    path.write_text(json.dumps({"experiment": held and asdict(held), "trials": [], "runs": [A_RUN]}))
     return path
 
 
@@ -114,7 +115,7 @@ def test_experiments_of_one_name_have_two_files(tmp_path):
 def test_a_file_that_older_versions_began_goes_on(tmp_path, table, changes, old):
     """The hash is that of a file which an older version wrote."""
     write(tmp_path / f"{old}.json", None)
-    arms = {"arms": ("sec",)} if "constraint.eta" in changes else {}
+    arms = {"methods": ("sec",)} if "constraint.eta" in changes else {}
     results = open_results(tmp_path, table, chosen(table, changes, **arms), changes, tuned="untuned" not in old)
     assert results.path == tmp_path / f"{old}.json"
 

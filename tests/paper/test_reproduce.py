@@ -59,7 +59,7 @@ def test_a_table_is_tuned_run_and_not_run_again(benchmark, tmp_path, monkeypatch
     records = reproduce.reproduce(chosen, (0, 1), True, reproduce.Results(file), tmp_path / "runs", "cpu")
     held = json.loads(file.read_text())
     assert len(held["trials"]) == 12 and len(held["runs"]) == 6 and len(trained) == 18
-    assert [(r["arm"], r["seed"]) for r in records] == [(arm, s) for s in (0, 1) for arm in ("none", "sec", "l2reg")]
+    assert [(r["method"], r["seed"]) for r in records] == [(arm, s) for s in (0, 1) for arm in ("none", "sec", "l2reg")]
 
     # Nothing is chosen on test classes: a trial trains on 80 training classes and is measured on the other 20.
     everything = build_task(chosen["cub200-ms"]["none"].data, torch.device("cpu"))
@@ -73,11 +73,12 @@ def test_a_table_is_tuned_run_and_not_run_again(benchmark, tmp_path, monkeypatch
 
     # The best trial of an arm by MAP@R is what its final runs have; L2-reg takes SEC's learning rate.
     for arm in ("none", "sec"):
-        best = max((t for t in held["trials"] if t["arm"] == arm), key=lambda trial: trial["last"]["map@r"])
-        for run in (r for r in held["runs"] if r["arm"] == arm):
+        best = max((t for t in held["trials"] if t["method"] == arm), key=lambda trial: trial["last"]["map@r"])
+        for run in (r for r in held["runs"] if r["method"] == arm):
             assert run["recipe"]["optimizer"] == best["recipe"]["optimizer"]
             assert run["recipe"]["constraint"] == best["recipe"]["constraint"]
-    rates = {arm: [r["recipe"]["optimizer"]["lr"] for r in held["runs"] if r["arm"] == arm] for arm in ("sec", "l2reg")}
+    finals = [(run["method"], run["recipe"]["optimizer"]["lr"]) for run in held["runs"]]
+    rates = {method: [lr for its, lr in finals if its == method] for method in ("sec", "l2reg")}
     assert rates["sec"] == rates["l2reg"]
 
     # Records can be shared: no path, no command; and they carry what figures need.
@@ -113,7 +114,7 @@ def test_norms_over_training_are_those_of_the_embeddings(benchmark, tmp_path, mo
 
 
 def test_the_command_runs_a_table_and_prints_what_it_holds(benchmark, tmp_path):
-    words = "reproduce table3 --dataset cub200 --losses ms --arms none sec --seeds 0 1 --device cpu".split()
+    words = "reproduce table3 --dataset cub200 --losses ms --methods none sec --seeds 0 1 --device cpu".split()
     words += [word for field, value in TINY.items() for word in (f"--{field}", value)]
     words += ["--data.root", benchmark, "--results", "results", "--out", "runs"]
     done = isosphere(*words, folder=tmp_path)
@@ -121,7 +122,7 @@ def test_the_command_runs_a_table_and_prints_what_it_holds(benchmark, tmp_path):
     held = json.loads(file.read_text())
     assert (len(held["trials"]), len(held["runs"])) == (12, 4) and file.name.startswith("retrieval_cub200_")
     for arm in ("none", "sec"):
-        mean = sum(100 * r["last"]["recall@1"] for r in held["runs"] if r["arm"] == arm) / 2
+        mean = sum(100 * r["last"]["recall@1"] for r in held["runs"] if r["method"] == arm) / 2
         assert any(line.split()[:2] == [arm, "2"] and f"{mean:.1f} ±" in line for line in done.stdout.splitlines())
     assert "sec - none" in done.stdout
     again = isosphere(*words, folder=tmp_path)
@@ -134,7 +135,7 @@ def test_a_table_takes_the_settings_of_another_networks_runs(benchmark, tmp_path
     source, best = reproduce.Results(tmp_path / "there.json"), {}
     for arm in ("none", "sec"):
         best[arm] = override(trials(arm, chosen["cub200-ms"][arm])[3], {"model.dim": "16"})
-        source.records["runs"].append({"cell": "cub200-ms", "arm": arm, "recipe": options.to_dict(best[arm])})
+        source.records["runs"].append({"cell": "cub200-ms", "method": arm, "recipe": options.to_dict(best[arm])})
     asked = []
     monkeypatch.setattr(results, "find", lambda kind, recipe: asked.append((kind, recipe)) or {"last": {}})
     reproduce.reproduce(chosen, (0,), True, results, tmp_path / "runs", "cpu", source)
@@ -212,7 +213,7 @@ def test_a_method_without_trials_needs_that_whose_rate_it_takes(benchmark, tmp_p
     only = few_cells(benchmark, arms=("l2reg",))
     with pytest.raises(Incompatible) as caught:
         reproduce.reproduce(only, (0,), True, reproduce.Results(tmp_path / "r.json"), tmp_path / "runs", "cpu")
-    assert caught.value.remedies[0] == Option("arms", "l2reg sec")
+    assert caught.value.remedies[0] == Option("methods", "l2reg sec")
 
 
 @pytest.mark.parametrize("backbone", ["resnet50_v1", "bn_inception"])
@@ -292,6 +293,23 @@ def test_results_that_cannot_be_read_are_named(tmp_path):
         with pytest.raises(NotResults) as caught:
             reproduce.Results(tmp_path / "r.json")
         assert caught.value.path == tmp_path / "r.json" and len(str(caught.value)) < 400, "without what it holds"
+
+
+def test_an_older_file_of_results_is_gone_on_with_in_todays_words(benchmark, tmp_path):
+    file, chosen = tmp_path / "r.json", few_cells(benchmark, arms=("none", "sec"))
+    (only,) = [{cell: {"none": its["none"]} for cell, its in chosen.items()}]
+    (made,) = reproduce.reproduce(only, (0,), False, reproduce.Results(file), tmp_path / "runs", "cpu")
+    held = json.loads(file.read_text())
+    (run,) = held["runs"]
+    assert "arm" not in run and "seed" not in run
+    older = {"arm" if key == "method" else key: value for key, value in run.items()} | {"deviation": "a copy"}
+    older["recipe"] = json.loads(json.dumps(run["recipe"]).replace("optimizer", "optimiser"))
+    del older["notes"]
+    file.write_text(json.dumps(held | {"runs": [older]}))
+    records = reproduce.reproduce(chosen, (0,), False, reproduce.Results(file), tmp_path / "runs", "cpu")
+    assert [record["method"] for record in records] == ["none", "sec"] and records[0]["last"] == made["last"]
+    now = json.loads(file.read_text())["runs"]
+    assert now[0] == run | {"notes": ["a copy"]} and [its["method"] for its in now] == ["none", "sec"]
 
 
 @pytest.mark.parametrize("prefix", ["", "paper-"])

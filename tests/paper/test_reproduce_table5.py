@@ -54,13 +54,13 @@ def test_arms_are_tuned_on_training_images_and_measured_on_test_images(cifar10, 
     trained, real = [], loop.train
     monkeypatch.setattr(tuning, "train", lambda run, *rest: (trained.append(run), real(run, *rest))[1])
     changes, file = TINY | {"data.root": str(cifar10)}, tmp_path / "results" / "simclr_cifar10.json"
-    ((cell, arms),) = cells("table5", Asked(arms=("none", "l2reg", "sec"))).items()
+    ((cell, arms),) = cells("table5", Asked(methods=("none", "l2reg", "sec"))).items()
     arms = {arm: override(recipe, changes) for arm, recipe in arms.items()}
     chosen = {cell: arms}
     records = reproduce.reproduce(chosen, (0,), True, reproduce.Results(file), tmp_path / "runs", "cpu")
     held = json.loads(file.read_text())
     assert len(held["trials"]) == 20 and len(held["runs"]) == len(arms) == 3 and len(trained) == 23
-    assert [trial["arm"] for trial in held["trials"]] == ["none"] * 10 + ["sec"] * 10
+    assert [trial["method"] for trial in held["trials"]] == ["none"] * 10 + ["sec"] * 10
 
     # Nothing is chosen on test images: a trial trains on 90 training images and is measured on the other 10.
     everything = build_task(arms["none"].data, torch.device("cpu"))
@@ -76,9 +76,9 @@ def test_arms_are_tuned_on_training_images_and_measured_on_test_images(cifar10, 
         assert pictures(run.task.images) == train and pictures(run.task.evaluation.images) == test
 
     # The best trial of an arm by the probe's last top-1 is what its final run has; L2-reg takes SEC's rate and decay.
-    finals = {run["arm"]: run["recipe"] for run in held["runs"]}
+    finals = {run["method"]: run["recipe"] for run in held["runs"]}
     for arm in ("none", "sec"):
-        best = max((t for t in held["trials"] if t["arm"] == arm), key=lambda trial: trial["last"]["probe_top1"])
+        best = max((t for t in held["trials"] if t["method"] == arm), key=lambda trial: trial["last"]["probe_top1"])
         assert finals[arm]["optimizer"] == best["recipe"]["optimizer"]
         assert finals[arm]["constraint"] == best["recipe"]["constraint"]
     assert len({trial["last"]["probe_top1"] for trial in held["trials"]}) > 1, "there is something to choose by"
@@ -104,7 +104,7 @@ def test_the_two_best_of_an_arm_are_tried_again_at_full_length(cifar10, tmp_path
     A trial counts by the rate of the probe that suits it.
     """
     monkeypatch.setitem(tables.TUNINGS, "cifar10", replace(tables.UNSEEN_IMAGES, steps=1, whole=2))
-    ((cell, arms),) = cells("table5", Asked(arms=("none",))).items()
+    ((cell, arms),) = cells("table5", Asked(methods=("none",))).items()
     recipe = override(arms["none"], TINY | {"data.root": str(cifar10), "loop.steps": "2", "loop.save_every": "1"})
     short = trials("none", recipe)
     made, real = [], tuning.Runner.run
@@ -151,7 +151,7 @@ def test_the_same_command_goes_on_after_sigterm(cifar10, tmp_path, capsys, monke
     for name, stops in (("whole", ()), ("broken", (3 * 2 + 2, 3 * 10 + 2))):
         steps.clear()
         given = [
-            "table5", "--dataset", "cifar10", "--arms", "none", "--device", "cpu", *fields,
+            "table5", "--dataset", "cifar10", "--methods", "none", "--device", "cpu", *fields,
             "--results", tmp_path / name, "--out", tmp_path / name / "runs",
         ]  # fmt: skip
         for _ in stops:
@@ -190,14 +190,14 @@ def test_a_signal_at_the_end_of_a_run_stops_the_table(where, cifar10, tmp_path, 
     monkeypatch.setattr(loop, "train_step", train_step)
     monkeypatch.setattr(contrastive, "linear_probe", linear_probe)
     fields = [word for key, value in (TINY | {"data.root": str(cifar10)}).items() for word in (f"--{key}", value)]
-    given = ["table5", "--no-tune", "--arms", "none", "sec", "--device", "cpu", *fields,
+    given = ["table5", "--no-tune", "--methods", "none", "sec", "--device", "cpu", *fields,
              "--results", tmp_path / "results", "--out", tmp_path / "runs"]  # fmt: skip
     code, _, told = command(capsys, "reproduce", *given)
     assert code == 128 + signal.SIGTERM and len(steps) == 3, told
     assert "the same command goes on with it" in " ".join(told.split())
     (file,) = (tmp_path / "results").glob("*.json")
     (kept,) = json.loads(file.read_text())["runs"]
-    assert kept["arm"] == "none" and ("diverged" in kept) == (where == "divergence")
+    assert kept["method"] == "none" and ("diverged" in kept) == (where == "divergence")
     code, _, told = command(capsys, "reproduce", *given)
     assert code == 0 and len(steps) == 6 and "1 runs made now, 1 taken from" in " ".join(told.split()), told
     assert json.loads(file.read_text())["runs"][0] == kept
@@ -228,6 +228,11 @@ def test_tuning_and_backbone_stand_in_the_name_of_the_results(tmp_path, capsys, 
     assert backbones == [{"resnet50_cifar"}, {"resnet18_cifar"}]
 
 
+def final(cell, method, recipe):
+    """A run in a file of results."""
+    return {"cell": cell, "method": method, "recipe": options.to_dict(recipe), "last": {}}
+
+
 def test_what_another_process_added_meanwhile_is_kept(tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "metrics.jsonl").write_text("")
@@ -235,7 +240,7 @@ def test_what_another_process_added_meanwhile_is_kept(tmp_path):
     one, other = reproduce.Results(file), reproduce.Results(file)
     for place, (results, seed) in enumerate(((one, 0), (other, 1), (one, 2))):
         recipe = options.to_dict(override(cells("table5", Asked())["simclr-cifar10"]["none"], {"seed": str(seed)}))
-        results.add("runs", tmp_path / "run", {"recipe": recipe, "last": {}}, cell="c", arm="none")
+        results.add("runs", tmp_path / "run", {"recipe": recipe, "last": {}}, cell="c", method="none")
         assert len(json.loads(file.read_text())["runs"]) == place + 1
     assert [path.name for path in file.parent.iterdir()] == ["t.json"]
 
@@ -246,24 +251,24 @@ def test_a_run_whose_norms_overflowed_is_kept(tmp_path):
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line | {"kind": "train"}) + "\n" for line in lines))
     recipe = options.to_dict(cells("table5", Asked())["simclr-cifar10"]["none"])
     results = reproduce.Results(tmp_path / "results" / "t.json")
-    record = results.add("runs", tmp_path, {"recipe": recipe, "last": {}}, cell="c", arm="none")
+    record = results.add("runs", tmp_path, {"recipe": recipe, "last": {}}, cell="c", method="none")
     assert record["norms"] == [[1, 5.6, 2.0, 0.5]]
 
 
 def test_settings_are_taken_from_the_runs_of_another_network(cifar10, tmp_path, capsys, monkeypatch):
     trained, real = [], loop.train
     monkeypatch.setattr(tuning, "train", lambda run, *rest: (trained.append(run), real(run, *rest))[1])
-    ((cell, arms),) = cells("table5", Asked(arms=("none", "l2reg", "sec"))).items()
+    ((cell, arms),) = cells("table5", Asked(methods=("none", "l2reg", "sec"))).items()
     wide = {arm: override(recipe, TINY | {"model.backbone": "resnet18_cifar"}) for arm, recipe in arms.items()}
     chosen = {"none": trials("none", wide["none"])[4], "sec": trials("sec", wide["sec"])[1]}
-    held = [{"cell": cell, "arm": arm, "recipe": options.to_dict(recipe)} for arm, recipe in chosen.items()]
+    held = [final(cell, arm, recipe) for arm, recipe in chosen.items()]
     hundred = json.loads(json.dumps(held).replace('"name": "cifar10"', '"name": "cifar100"'))
     other_data = json.loads(json.dumps(hundred).replace('"lr": ', '"lr": 1'))
     source = tmp_path / "simclr_cifar10_resnet18.json"
     source.write_text(json.dumps({"trials": [], "runs": other_data + held}))
     changes = {key: value for key, value in TINY.items() if key != "optimizer.lr"} | {"data.root": str(cifar10)}
     fields = [word for key, value in changes.items() for word in (f"--{key}", value)]
-    given = ["table5", "--arms", "none", "l2reg", "sec", "--device", "cpu", "--results", tmp_path / "found",
+    given = ["table5", "--methods", "none", "l2reg", "sec", "--device", "cpu", "--results", tmp_path / "found",
              "--out", tmp_path / "runs", *fields]  # fmt: skip
     code, _, told = command(capsys, "reproduce", *given, "--tuned-by", source)
     assert code == 0, told
@@ -271,7 +276,7 @@ def test_settings_are_taken_from_the_runs_of_another_network(cifar10, tmp_path, 
     (file,) = (tmp_path / "found").glob("*.json")
     found = json.loads(file.read_text())
     assert found["trials"] == [] and len(trained) == len(found["runs"]) == 3
-    finals = {run["arm"]: run["recipe"] for run in found["runs"]}
+    finals = {run["method"]: run["recipe"] for run in found["runs"]}
     for arm, recipe in chosen.items():
         assert finals[arm]["optimizer"] == options.to_dict(recipe)["optimizer"]
         assert finals[arm]["constraint"] == options.to_dict(recipe)["constraint"]
@@ -306,15 +311,15 @@ def test_settings_are_taken_from_the_runs_of_another_network(cifar10, tmp_path, 
 
 def test_only_data_that_is_tuned_alike_lends_its_settings(tmp_path):
     """SOP's rates and weight decay are far from CUB's; Cars196 has the same trials as CUB."""
-    arms = cells("table3", Asked(dataset="cub200", losses=("ms",), arms=("none", "sec")))["cub200-ms"]
+    arms = cells("table3", Asked(dataset="cub200", losses=("ms",), methods=("none", "sec")))["cub200-ms"]
     chosen = {arm: trials(arm, recipe)[1] for arm, recipe in arms.items()}
-    held = [{"cell": "cub200-ms", "arm": arm, "recipe": options.to_dict(recipe)} for arm, recipe in chosen.items()]
+    held = [final("cub200-ms", arm, recipe) for arm, recipe in chosen.items()]
     source = tmp_path / "retrieval_cub200.json"
     source.write_text(json.dumps({"trials": [], "runs": held}))
     found = reproduce.Results(source)
 
     def tuned(dataset: str, arm: str):
-        ((cell, others),) = cells("table3", Asked(dataset=dataset, losses=("ms",), arms=(arm,))).items()
+        ((cell, others),) = cells("table3", Asked(dataset=dataset, losses=("ms",), methods=(arm,))).items()
         return reproduce._tuned(cell, arm, others, None, None, None, found)
 
     for arm, recipe in chosen.items():
@@ -328,10 +333,10 @@ def test_only_data_that_is_tuned_alike_lends_its_settings(tmp_path):
 
 
 def test_what_cannot_tune_is_named(tmp_path, capsys):
-    ((cell, arms),) = cells("table5", Asked(arms=("none", "sec"))).items()
-    held = [{"cell": cell, "arm": arm, "recipe": options.to_dict(recipe)} for arm, recipe in arms.items()]
-    faster = {"cell": cell, "arm": "sec", "recipe": options.to_dict(override(arms["sec"], {"optimizer.lr": "3"}))}
-    source, given = tmp_path / "other.json", ["table5", "--arms", "none", "sec", "--results", tmp_path / "found"]
+    ((cell, arms),) = cells("table5", Asked(methods=("none", "sec"))).items()
+    held = [final(cell, arm, recipe) for arm, recipe in arms.items()]
+    faster = final(cell, "sec", override(arms["sec"], {"optimizer.lr": "3"}))
+    source, given = tmp_path / "other.json", ["table5", "--methods", "none", "sec", "--results", tmp_path / "found"]
     given += ["--device", "cpu", "--tuned-by"]
     hundred = json.loads(json.dumps(held).replace('"name": "cifar10"', '"name": "cifar100"'))
     for kept, method in (

@@ -38,7 +38,7 @@ def test_cells_of_table3():
     found = cells("table3", Asked(dataset="cars196"))
     assert list(found) == [f"cars196-{loss}" for loss in PAPERS_LOSSES]
     assert list(found["cars196-ms"]) == ["none", "sec", "sec-relative"]
-    papers = cells("table3", Asked(losses=("ms",), arms=("none", "sec"), paper=True))
+    papers = cells("table3", Asked(losses=("ms",), methods=("none", "sec"), paper=True))
     assert papers["cub200-ms"]["sec"].model.backbone == "bn_inception"
     assert groups(*papers["cub200-ms"].values()) == {"claim", "constraint", "model", "optimizer"}  # the exceptions
 
@@ -55,15 +55,15 @@ def test_rates_are_each_twice_the_last():
         ("table7", Asked(), "table", "table7"),
         ("table3", Asked(dataset="cub"), Option("dataset"), "cub"),
         ("table3", Asked(losses=("triplets",)), Option("losses"), "triplets"),
-        ("table3", Asked(arms=("SEC",)), Option("arms"), "SEC"),
+        ("table3", Asked(methods=("SEC",)), Option("methods"), "SEC"),
         ("table3", Asked(losses=("proxyanchor",), paper=True), Option("losses"), "proxyanchor"),
         ("rates", Asked(losses=("nope",)), Option("losses"), "nope"),
         ("table4", Asked(dataset="megaface"), Option("dataset"), "megaface"),
         ("table5", Asked(dataset="cub200"), Option("dataset"), "cub200"),
         ("table5", Asked(epochs=300), Option("epochs"), "300"),
-        ("table5", Asked(arms=("balanced",)), Option("arms"), "balanced"),
+        ("table5", Asked(methods=("balanced",)), Option("methods"), "balanced"),
         ("table5", Asked(losses=("ms",)), Option("losses"), ("ms",)),
-        ("table9", Asked(arms=("sec",)), Option("arms"), ("sec",)),
+        ("table9", Asked(methods=("sec",)), Option("methods"), ("sec",)),
         ("table9", Asked(dataset="cub200"), Option("dataset"), "cub200"),
     ],
 )

@@ -63,7 +63,7 @@ def test_three_panels_for_constraints(make_run, tmp_path):
 
 def test_curves_of_a_file_of_results(make_run, recipe_dict, tmp_path):
     tests = [{"step": 0, "recall@1": 0.1}, {"step": 5, "recall@1": 0.2}]
-    record = {"cell": "c", "arm": "none", "recipe": recipe_dict(), "last": {"recall@1": 0.2}, "tests": tests}
+    record = {"cell": "c", "method": "none", "recipe": recipe_dict(), "last": {"recall@1": 0.2}, "tests": tests}
     path = tmp_path / "results.json"
     path.write_text(json.dumps({"runs": [record | {"norms": [[1, 0.5, 7.0, 2.0]]}], "trials": []}))
     assert [file.name for file in curves.constraints([path], tmp_path / "c")] == ["c.png", "c.svg"]
@@ -82,7 +82,8 @@ def titles(svg, *names):
 def records(recipe_dict, losses, rates, without_tests=()):
     tests = [{"step": 0, "recall@1": 0.1}, {"step": 5, "recall@1": 0.2}]
     return [
-        {"cell": loss, "arm": arm, "recipe": recipe_dict(f"cub200-{loss}-{arm}".removesuffix("-none"), optimizer_lr=lr),
+        {"cell": loss, "method": arm,
+         "recipe": recipe_dict(f"cub200-{loss}-{arm}".removesuffix("-none"), optimizer_lr=lr),
          "last": tests[1], "tests": [] if lr in without_tests else tests, "norms": [[1, 0.5, 7.0, 2.0]]}
         for loss in losses for lr, arm in rates
     ]  # fmt: skip

@@ -428,7 +428,7 @@ def test_a_monitors_file_is_a_source_of_its_own(run, tmp_path):
     path = norms_file(tmp_path / "norms.jsonl")
     records = [json.loads(line) for line in path.read_text().splitlines()]
     page = page_of(tmp_path, path)
-    warning = next(record for record in records if record["kind"] in ("alarm", "warning"))
+    warning = next(record for record in records if record["kind"] == "warning")
     assert any(one.startswith("norms.jsonl, run 1") and warning["text"] in one
                for one in sentences(section(page, "warnings")))  # fmt: skip
     first, second = tables(page)[LAST_BATCH]
@@ -560,7 +560,7 @@ def test_a_table_of_learning_rates_has_a_chart_of_them_and_words(tmp_path):
     assert numbers(relative)[:7] == ["4", "63.5", "60.5", "+3.0", "31.8", "30.2", "+1.5"]
     assert any(BY_RATE in title for title in charts(page))
     held = json.loads(path.read_text())
-    next(record for record in held["runs"] if record["arm"] == "sec")["recipe"]["model"]["dim"] += 1
+    next(record for record in held["runs"] if record["method"] == "sec")["recipe"]["model"]["dim"] += 1
     path.write_text(json.dumps(held))
     assert any(numbers(one)[:2] == ["3", "4"] for one in sentences(section(page_of(tmp_path, path), "table0")))
     for number, record in enumerate(held["runs"]):
@@ -574,7 +574,7 @@ def test_a_table_of_learning_rates_has_a_chart_of_them_and_words(tmp_path):
 def test_a_method_has_one_color_in_all_tables(tmp_path):
     first, second = results_file(tmp_path / "first.json"), results_file(tmp_path / "second.json")
     held = json.loads(second.read_text())
-    held["runs"] = [record for record in held["runs"][::-1] if record["arm"] != "none"]
+    held["runs"] = [record for record in held["runs"][::-1] if record["method"] != "none"]
     second.write_text(json.dumps(held | {"trials": []}))
     one, *_, other = legends(page_of(tmp_path, first, second))
     assert one == {constraints.METHODS[name].label: ink(constraints.METHODS[name].color)
@@ -613,7 +613,7 @@ def test_a_table_shows_how_far_directions_turned_where_its_runs_have_it(tmp_path
     path = results_file(tmp_path / "turns.json")
     held = json.loads(path.read_text())
     for record in held["runs"]:
-        seed, more = record["recipe"]["seed"], 5 * (record["arm"] == "none")
+        seed, more = record["recipe"]["seed"], 5 * (record["method"] == "none")
         turns = [(10, 0, 40.0 + 2 * seed + more, 9.0), (20, 10, 20.0 + 2 * seed, 4.0)]
         keys = ("step", "since", "turn_mean", "turn_variance")
         record["turns"] = [dict(zip(keys, turn, strict=True)) | {"turn_slope": -0.5} for turn in turns]
@@ -659,7 +659,7 @@ def test_trials_are_charted_by_learning_rate(tmp_path):
     trials = []
     for arm, eta, decay in (("none", 0.0, 0.1), ("none", 0.0, 0.2), ("sec", 0.25, 0.1), ("sec", 1.0, 0.1)):
         for record in json.loads(path.read_text())["trials"]:
-            for rate in (0.5, 2.0) if record["arm"] == arm else ():
+            for rate in (0.5, 2.0) if record["method"] == arm else ():
                 one = json.loads(json.dumps(record))
                 one["recipe"]["optimizer"] |= {"lr": rate, "weight_decay": decay}
                 one["recipe"]["constraint"] |= {"eta": eta} if arm == "sec" else {}

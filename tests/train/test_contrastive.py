@@ -343,7 +343,7 @@ def test_class_folders_of_cifar_train_too(tmp_path):
 def test_table_5_on_the_miniature(cifar10, tmp_path, capsys):
     given = [
         "reproduce", "table5", "--dataset", "cifar10", "--epochs", "100", "--seeds", "0", "1", "--device", "cpu",
-        "--arms", "none", "sec", "sec-relative", "--results", tmp_path / "results", "--out", tmp_path / "runs",
+        "--methods", "none", "sec", "sec-relative", "--results", tmp_path / "results", "--out", tmp_path / "runs",
         "--no-tune",
         *words(SMALL | {"data.root": str(cifar10), "optimizer.lr": "0.01", "loop.unit": "steps", "loop.steps": "2"}),
     ]  # fmt: skip
@@ -355,7 +355,7 @@ def test_table_5_on_the_miniature(cifar10, tmp_path, capsys):
     assert "another protocol: not comparable with ours" in paper and "86.87" in paper and "86.87" not in ours
     (file,) = (tmp_path / "results").glob("simclr_cifar10*.json")
     held = json.loads(file.read_text())
-    assert [(run["arm"], run["recipe"]["seed"]) for run in held["runs"]] == [
+    assert [(run["method"], run["recipe"]["seed"]) for run in held["runs"]] == [
         (arm, seed) for seed in (0, 1) for arm in ("none", "sec", "sec-relative")
     ]
     assert all({"knn", "probe_top1", "probe_top5"} <= run["last"].keys() for run in held["runs"])

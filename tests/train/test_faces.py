@@ -900,7 +900,7 @@ def test_inspect_says_how_well_a_low_norm_predicts_an_error(tmp_path: Path, caps
 def test_reproduce_table_4(faces: Path, tmp_path: Path, capsys, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
-    words = ["--dataset", "lfw", "--losses", "cosface", "--arms", "none", "sec", "--seeds", "0"]
+    words = ["--dataset", "lfw", "--losses", "cosface", "--methods", "none", "sec", "--seeds", "0"]
     words += [*options(faces, data__pairs="lfw,cfp_fp", loop__steps=2), "--device", "cpu"]
     code, shown, err = command(capsys, "reproduce", "table4", *words)
     assert code == 0, err
@@ -908,7 +908,7 @@ def test_reproduce_table_4(faces: Path, tmp_path: Path, capsys, monkeypatch) -> 
     text = file.read_text()
     assert str(faces) not in text, "records can be shared: no paths"
     held = json.loads(text)
-    assert [(run["cell"], run["arm"]) for run in held["runs"]] == [("lfw-cosface", "none"), ("lfw-cosface", "sec")]
+    assert [(run["cell"], run["method"]) for run in held["runs"]] == [("lfw-cosface", "none"), ("lfw-cosface", "sec")]
     assert held["trials"] == []
     assert all({"accuracy", "lfw", "cfp_fp", "rank1@20"} <= run["last"].keys() for run in held["runs"])
     for word in ("LFW", "CFP-FP", "rank 1 of 20", "sec - none", "in the paper for lfw-cosface", "not comparable"):

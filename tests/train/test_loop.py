@@ -144,7 +144,7 @@ def test_the_first_step_is_logged_so_that_alarms_can_measure_by_it(tmp_path):
     loop.fit(recipe, tmp_path / "run", "cpu")
     lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").open()]
     assert [line["step"] for line in lines if line["kind"] == "train"] == [1, 8, 16]
-    (alarm,) = [line for line in lines if line.get("alarm") == "exploding"]
+    (alarm,) = [line for line in lines if line.get("warning") == "exploding"]
     assert alarm["step"] == 8, "the rate is far too high: norms had exploded before the first of these lines"
 
 
@@ -152,9 +152,9 @@ def test_alarms_are_written_said_once_and_not_again_after_a_resume(tmp_path, mon
     recipe = tiny_recipe("rendered", {"loop.snapshot_every": 5, "loop.tensorboard": "true"})
     loop.fit(recipe, tmp_path / "whole", "cpu")
     lines = [json.loads(line) for line in (tmp_path / "whole" / "metrics.jsonl").open()]
-    (alarm,) = [line for line in lines if line["kind"] == "alarm"]  # norms start at 0.05, and grow apart
+    (alarm,) = [line for line in lines if line["kind"] == "warning"]  # norms start at 0.05, and grow apart
     cause = next(line for line in lines if line["kind"] == "train" and line["norm_cv"] >= SPREADING)
-    assert (alarm["step"], alarm["alarm"]) == (cause["step"], "spreading") and "norms spread" in alarm["text"]
+    assert (alarm["step"], alarm["warning"]) == (cause["step"], "spreading") and "norms spread" in alarm["text"]
     said = " ".join(capsys.readouterr().err.split())
     assert said.count(alarm["text"]) == 1
     with monkeypatch.context() as patch, pytest.raises(Interrupted):
@@ -174,8 +174,8 @@ def test_a_spread_is_no_alarm_until_eta_has_risen_nor_after_a_resume_before_that
     loop.fit(recipe, tmp_path, "cpu", resume=True)
     lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").open()]
     causes = [line["step"] for line in lines if line["kind"] == "train" and line["norm_cv"] >= SPREADING]
-    (alarm,) = [line for line in lines if line["kind"] == "alarm"]
-    assert min(causes) < 15 and alarm["alarm"] == "spreading"
+    (alarm,) = [line for line in lines if line["kind"] == "warning"]
+    assert min(causes) < 15 and alarm["warning"] == "spreading"
     assert alarm["step"] == next(step for step in causes if step >= 16), "step 16 is the first to see the whole eta"
 
 

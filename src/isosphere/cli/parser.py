@@ -3,7 +3,7 @@
 import argparse
 import difflib
 from collections.abc import Callable, Mapping
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from isosphere import runs
 from isosphere.errors import BadUsage, UnknownOption
@@ -16,6 +16,7 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, name: str, about: str | None) -> None:
         super().__init__(name, description=about, formatter_class=_Help, allow_abbrev=False)
         self._fields: set[str] = set()
+        self._renamed: list[str] = []
 
     def error(self, message: str) -> NoReturn:
         raise BadUsage(self.prog, message)
@@ -34,6 +35,14 @@ class Parser(argparse.ArgumentParser):
             group.add_argument(f"--{field}", dest=field, metavar=value, default=argparse.SUPPRESS, help=about)
             self._fields.add(field)
 
+    def renamed(self, name: str, help: str, **settings: Any) -> None:
+        """An option that older versions called differently; those names are taken, and not shown."""
+        for its in (name, *(old for old, now in runs.OPTIONS.items() if now == name)):
+            about = help if its == name else argparse.SUPPRESS
+            self.add_argument(f"--{its}", default=argparse.SUPPRESS, help=about, **settings)
+            self._fields.add(its)
+        self._renamed.append(name)
+
     def read(self, words: list[str]) -> argparse.Namespace:
         """What was given; `changes` has the fields. A word that is left over is refused."""
         asked, rest = self.parse_known_intermixed_args(words)
@@ -44,6 +53,8 @@ class Parser(argparse.ArgumentParser):
             self.error(f"unexpected {rest[0]!r}")
         given = vars(asked)
         asked.changes = runs.translate_changes({name: given.pop(name) for name in [*given] if name in self._fields})
+        for name in self._renamed:
+            setattr(asked, name, asked.changes.pop(name, None))
         return asked
 
     def _near(self, option: str) -> tuple[str, ...]:

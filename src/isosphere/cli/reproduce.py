@@ -1,7 +1,7 @@
 """Run a whole table of the paper, and print mean and spread over seeds.
 
   isosphere reproduce table3 --dataset cub200 --data.root data --model.weights resnet50_msra.safetensors
-  isosphere reproduce table3 --dataset cub200 --losses triplet ms --arms none sec --seeds 0 1 2
+  isosphere reproduce table3 --dataset cub200 --losses triplet ms --methods none sec --seeds 0 1 2
   isosphere reproduce table5 --dataset cifar10 --data.download true
 
 Data and compilation are paid once. Every finished run is added to a JSON file in the results folder, and is
@@ -18,6 +18,7 @@ from isosphere.errors import BadUsage, NotResults
 
 if TYPE_CHECKING:
     from isosphere.paper.results import Results
+    from isosphere.runs import Record
 
 SHOWN = {
     "data.root": "the folder that holds the benchmarks",
@@ -32,7 +33,7 @@ def declare(parser: Parser) -> None:
     parser.add_argument("table", help="table2, table3, table4, table5, table8, table9 or rates")
     parser.add_argument("--dataset", default="", help="cub200 cars196 sop inshop; casia lfw; cifar10 cifar100")
     parser.add_argument("--losses", nargs="+", default=[], help="triplet semihard npair ms ...; arcface ...")
-    parser.add_argument("--arms", nargs="+", default=[], help="methods: none l2reg sec sec-relative sec-ema ...")
+    parser.renamed("methods", nargs="+", help="none l2reg sec sec-relative sec-ema ...")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0], help="of the final runs; trials have their own")
     parser.add_argument("--epochs", type=int, default=100, help="table5: 100 or 200")
     parser.add_argument("--paper", action="store_true", help="as the authors trained, in place of the fair way")
@@ -58,7 +59,7 @@ def run(asked: Namespace) -> None:
     tuning = asked.tune and asked.table in TUNED and not asked.paper
     if tuned_by is not None:
         _check_source(tuned_by, tuning, asked.changes)
-    wanted = Asked(asked.dataset, tuple(asked.losses), tuple(asked.arms), asked.paper, asked.epochs)
+    wanted = Asked(asked.dataset, tuple(asked.losses), tuple(asked.methods or ()), asked.paper, asked.epochs)
     chosen = {
         cell: {method: override(recipe, changes) for method, recipe in its.items()}
         for cell, its in cells(asked.table, wanted).items()
@@ -85,12 +86,12 @@ def _check_source(tuned_by: Path, tuning: bool, changes: dict[str, str]) -> None
         raise BadUsage("isosphere reproduce", text)
 
 
-def _show(asked: Namespace, records: list[dict], cells: list[str], held: "Results") -> None:
+def _show(asked: Namespace, records: list["Record"], cells: list[str], held: "Results") -> None:
     """The table over seeds, differences from no constraint, and the paper's numbers."""
     from isosphere.paper.experiment import siblings
-    from isosphere.paper.results import Results
     from isosphere.paper.tables import printed
     from isosphere.report.tables import differences_table, printed_table, seeds_table, show
+    from isosphere.runs import read_results
 
     show(seeds_table(records))
     differences = differences_table(records)
@@ -98,7 +99,7 @@ def _show(asked: Namespace, records: list[dict], cells: list[str], held: "Result
         show(differences)
         others = siblings(asked.results, held.experiment) if held.experiment else []
         if len(others) > 1:
-            every = [record for path in others for record in Results(path).finals()]
+            every = [record for path in others for record in read_results(path).runs]
             show(differences_table(every, f"all of {', '.join(path.stem for path in others)}"))
     for cell in cells:
         metrics, rows = printed(asked.table, cell)

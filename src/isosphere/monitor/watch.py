@@ -28,7 +28,7 @@ class NormMonitor:
     optimizer    whose first group's learning rate is the alpha of the proxy. Real optimizers move weights, not
                  embeddings: a proxy. What directions do is measured by `probe`.
     file         JSON lines are appended here: {"step", "kind", figures}, kind "train", "test" (no gradient wanted),
-                 "probe" or "alarm"; "start" between the lines of another monitor and this one's.
+                 "probe" or "warning"; "start" between the lines of another monitor and this one's.
     tensorboard  a SummaryWriter; it gets the mean of each read, since a scalar costs it more than the monitor takes.
     callback     called with each record, a dict as in the file.
     every        steps between reads; a read waits for the device.
@@ -187,7 +187,7 @@ class NormMonitor:
 
     def _watch(self, figures: Record) -> None:
         for name, words in self._episodes.fresh(figures).items():
-            record = {"step": figures["step"], "kind": "alarm", "alarm": name, "text": words}
+            record = {"step": figures["step"], "kind": "warning", "warning": name, "text": words}
             self.alarms.append(record)
             self._tell([record], [record])
             warn(f"step {figures['step']}: {words}")
@@ -219,9 +219,9 @@ def _to_tensorboard(writer: Any) -> Callable[[Record], None]:
 
 
 def tell_alarm(writer: Any, record: Record) -> None:
-    """An alarm as text, where the writer takes text."""
-    if record["kind"] == "alarm" and hasattr(writer, "add_text"):
-        writer.add_text(f"alarm/{record['alarm']}", record["text"], record["step"])
+    """A warning as text, where the writer takes text."""
+    if record["kind"] == "warning" and hasattr(writer, "add_text"):
+        writer.add_text(f"warning/{record['warning']}", record["text"], record["step"])
 
 
 def _checked(embeddings: Tensor) -> Tensor:

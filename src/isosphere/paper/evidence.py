@@ -63,7 +63,7 @@ def followed(recipe: Recipe, cell: str, made: Iterable[Mapping[str, Any]]) -> Re
     if recipe.constraint != ScaleCourse():
         return recipe
     place = cell, SEC().method, recipe.seed
-    (norms,) = [run["norms"] for run in made if (run["cell"], run["arm"], run["seed"]) == place]
+    (norms,) = [run["norms"] for run in made if (run["cell"], run["method"], run["seed"]) == place]
     logged = [(step / recipe.loop.steps, mean) for step, _, mean, _ in norms]
     course = tuple(float(f"{_between(logged, part / PARTS):.6g}") for part in range(PARTS + 1))
     return replace(recipe, constraint=ScaleCourse(course))

@@ -41,7 +41,7 @@ def experiment(
     tuned_by: Results | None = None,
 ) -> Experiment:
     """The experiment of a table's cells, of which `given` are the fields changed in all recipes."""
-    flat = [options.flat(options.to_dict(recipe)) for arms in cells.values() for recipe in arms.values()]
+    flat = [options.flat(options.to_dict(recipe)) for methods in cells.values() for recipe in methods.values()]
     changes = {}
     for field in sorted(given.keys() - set(FREE)):
         keys = (field, f"{field}.kind")  # of a group its kind was changed

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from isosphere import locks, runs
-from isosphere.errors import NotResults
 from isosphere.metrics.registry import NORM_MEAN, NORM_VARIANCE
 from isosphere.recipes import schema
 from isosphere.recipes.fields import PLACES as PLACES_OF_DATA
 from isosphere.recipes.identity import alike, base_names
+from isosphere.runs import Record
 from isosphere.train.journal import write_json
 
 PLACES = [*(("data", name) for name in PLACES_OF_DATA), ("model", "weights")]  # fields that hold paths
@@ -26,33 +26,20 @@ class Results:
     def __init__(self, path: Path, experiment: runs.Experiment | None = None) -> None:
         self.path = runs.results_path(path)
         self.experiment = experiment
-        self.records: dict[str, list[dict[str, Any]]] = {"trials": [], "runs": []}
+        self.records: dict[str, list[Record]] = {"trials": [], "runs": []}
         self._read()
 
     def _read(self) -> None:
-        if not self.path.is_file():
-            return
-        held = runs.results_json(self.path)
-        self.experiment = runs.experiment_of(self.path) or self.experiment
-        for kind in self.records:
-            found = held.get(kind)
-            if not isinstance(found, list):
-                raise NotResults(self.path, "is not a list", kind)
-            try:
-                self.records[kind] = [r | {"recipe": runs.translate_recipe(r["recipe"])} for r in found if r["recipe"]]
-            except (KeyError, TypeError) as error:
-                raise NotResults(self.path, f"{type(error).__name__}: {error}", kind) from error
+        if self.path.is_file():
+            held = runs.read_results(self.path)
+            self.experiment = held.experiment or self.experiment
+            self.records = {"trials": held.trials, "runs": held.runs}
 
-    def find(self, kind: str, recipe: schema.Recipe) -> dict[str, Any] | None:
+    def find(self, kind: str, recipe: schema.Recipe) -> Record | None:
         """The record of this recipe, if there is one."""
-        found = (r for r in self.records[kind] if alike(runs.recipe_of(r["recipe"]), recipe))
-        return next(found, None)
+        return next((r for r in self.records[kind] if alike(runs.recipe_of(r["recipe"]), recipe)), None)
 
-    def finals(self) -> list[dict[str, Any]]:
-        """The final runs as tables take them, each with its seed."""
-        return [record | {"seed": record["recipe"]["seed"]} for record in self.records["runs"]]
-
-    def add(self, kind: str, folder: Path, result: dict[str, Any], **about: Any) -> dict[str, Any]:
+    def add(self, kind: str, folder: Path, result: dict[str, Any], cell: str, method: str) -> Record:
         """Keep a finished run, with the course of its norms, tests and turns, and write the file.
 
         What other processes have added meanwhile is kept.
@@ -61,8 +48,9 @@ class Results:
         for group, name in PLACES:
             if recipe[group].get(name):
                 recipe[group][name] = base_names(recipe[group][name])
-        record = about | {k: v for k, v in result.items() if k != "command"} | {"recipe": recipe}
-        lines = [json.loads(line) for line in (folder / runs.METRICS).read_text(encoding="utf-8").splitlines()]
+        place = {"cell": cell, "method": method, "seed": recipe["seed"]}
+        record: Any = place | {k: v for k, v in result.items() if k != "command"} | {"recipe": recipe}
+        lines = runs.entries(folder)
         names = ("step", "loss", NORM_MEAN, NORM_VARIANCE)
         finite = (line for line in lines if line["kind"] == "train" and all(name in line for name in names))
         record["norms"] = [[line[name] for name in names] for line in finite]  # an exploding variance is left out
@@ -72,11 +60,15 @@ class Results:
         with locks.hold(self.path.with_name(".lock"), wait=True):
             self._read()
             if kind == "runs":  # one that was tuned in another way gives way
-                place = [about[name] for name in about] + [recipe["seed"]]
-                self.records[kind] = [
-                    r for r in self.records[kind] if [r[name] for name in about] + [r["recipe"]["seed"]] != place
-                ]
+                before = self.records[kind]
+                self.records[kind] = [r for r in before if (r["cell"], r["method"], r["seed"]) != (*place.values(),)]
             self.records[kind].append(record)
             said = {} if self.experiment is None else {"experiment": asdict(self.experiment)}
-            write_json(self.path, said | self.records)
+            kept = {its: [_less_seed(r) for r in found] for its, found in self.records.items()}
+            write_json(self.path, said | kept)
         return record
+
+
+def _less_seed(record: Record) -> dict[str, Any]:
+    """A record as it is written: the recipe has the seed."""
+    return {key: value for key, value in record.items() if key != "seed"}

@@ -1,10 +1,10 @@
-"""The paper's tables, and ours, as runs: cells of arms that differ in one thing, and how every arm is tuned alike.
+"""The paper's tables, and ours, as runs: cells of methods that differ in one thing, and how each method is tuned alike.
 
-A cell is a data set and a loss; its arms share head, first weights and batches for a seed. Tuning gives every arm the
-same number of trials, of learning rate and strength (of weight decay and of the constraint, if there is one), scored on
-held-out *training* classes (of CIFAR: images) with a seed that no final run has. On CIFAR trials are a fifth as long as
-final runs of 100 epochs, so the two best of every arm are tried again with as many. Arms that are not tuned take SEC's
-rates and weight decay.
+A cell is a data set and a loss; its methods share head, first weights and batches for a seed. Tuning gives each method
+the same number of trials, of learning rate and strength (of weight decay and of the constraint, if there is one). They
+are scored on held-out *training* classes (of CIFAR: images) with a seed that no final run has. On CIFAR trials are a
+fifth as long as final runs of 100 epochs, so the two best of each method are tried again with as many. Methods that are
+not tuned take SEC's rates and weight decay.
 """
 
 from collections.abc import Callable, Iterable
@@ -24,9 +24,9 @@ from isosphere.recipes.schema import SEC, BalancedDirections, Baseline, Constrai
 
 Cells = dict[str, dict[str, Recipe]]
 
-NONE, PLAIN, RELATIVE = DEFAULT_ARMS = tuple(one.method for one in (Baseline(), SEC(), SEC(relative=True)))
-ARMS = tuple(one.method for one in OWN)
-FACE_ARMS = tuple(one.method for one in constraints("arcface"))  # of Table 5, too
+NONE, PLAIN, RELATIVE = DEFAULT_METHODS = tuple(one.method for one in (Baseline(), SEC(), SEC(relative=True)))
+METHODS = tuple(one.method for one in OWN)
+FACE_METHODS = tuple(one.method for one in constraints("arcface"))  # of Table 5, too
 PAPERS_LOSSES = tuple(loss for loss in LOSSES if loss != "proxyanchor")
 
 TUNED = ("table3", "table5")
@@ -62,9 +62,9 @@ UNSEEN_IMAGES = Ranges(
 at the edge would be short-changed. Strengths are a factor of five apart as in retrieval; the relative form's eta does
 not depend on the norms, so its strengths are those of retrieval. The third came after the first six trials of
 ResNet-18, where no constraint and the relative form were best at the strong edge; the fourth after two more, where no
-constraint won by ten times the weight decay, which the other arms had not been given; the finalists after a final run,
-where the weight decay that was best for 20 epochs was too much for 100. The probe is what Table 5 shows, at its best
-rate, since weight decay changes the features' scale and with it the rate that suits."""
+constraint won by ten times the weight decay, which the other methods had not been given; the finalists after a final
+run, where the weight decay that was best for 20 epochs was too much for 100. The probe is what Table 5 shows, at its
+best rate, since weight decay changes the features' scale and with it the rate that suits."""
 TUNINGS = {
     **dict.fromkeys(("cub200", "cars196"), UNSEEN_CLASSES),
     **dict.fromkeys(("sop", "inshop"), replace(UNSEEN_CLASSES, lrs=(6.25e-5, 1.25e-4, 2.5e-4, 5e-4))),
@@ -73,7 +73,7 @@ TUNINGS = {
 """By data set; the rates of retrieval are about those of Table 6."""
 
 SWEPT_LRS = (1.25e-5, 2.5e-5, 5e-5, 1e-4, 2e-4)
-SWEPT_ARMS = {
+SWEPT = {
     one.method: one for one in (Baseline(), SEC(eta=0.25), SEC(eta=10.0, relative=True), BalancedDirections())
 }
 """Strengths chosen once at 5e-5 on held-out training classes (`results/cub200_ms_eta_tuning.json`)."""
@@ -85,21 +85,21 @@ class Asked:
 
     dataset: str = ""
     losses: tuple[str, ...] = ()
-    arms: tuple[str, ...] = ()
+    methods: tuple[str, ...] = ()
     paper: bool = False  # as the authors trained, not the fair comparison
     epochs: int = 100  # of Table 5
 
 
 def cells(table: str, asked: Asked) -> Cells:
-    """The cells of a table, each with its arms' recipes in the order in which they are printed."""
+    """The cells of a table, each with its methods' recipes in the order in which they are printed."""
     if table not in TABLES:
         raise BadArgument("table", table, f"one of {', '.join(TABLES)}")
     return TABLES[table].cells(asked)
 
 
-def trials(arm: str, recipe: Recipe) -> list[Recipe]:
-    """The trials of an arm; none where it takes another arm's learning rate."""
-    return TUNINGS[recipe.data.name].trials(arm, recipe)
+def trials(method: str, recipe: Recipe) -> list[Recipe]:
+    """The trials of a method; none where it takes another method's learning rate."""
+    return TUNINGS[recipe.data.name].trials(method, recipe)
 
 
 # ---------------------------------------------------------------- the tables
@@ -110,12 +110,12 @@ def _retrieval(asked: Asked) -> Cells:
     dataset = asked.dataset or "cub200"
     _known("dataset", [dataset], published.ITERATIONS)
     _known("losses", asked.losses, PAPERS_LOSSES if asked.paper else LOSSES)
-    _known("arms", asked.arms, ARMS)
+    _known("methods", asked.methods, METHODS)
     found = {}
     for loss in asked.losses or PAPERS_LOSSES:
         cell = f"{dataset}-{loss}"
-        names = {arm: cell + suffix(arm) for arm in asked.arms or DEFAULT_ARMS}
-        found[cell] = {arm: RETRIEVAL[f"paper-{name}" if asked.paper else name] for arm, name in names.items()}
+        names = {method: cell + suffix(method) for method in asked.methods or DEFAULT_METHODS}
+        found[cell] = {method: RETRIEVAL[f"paper-{name}" if asked.paper else name] for method, name in names.items()}
     return found
 
 
@@ -124,13 +124,13 @@ def _ablation(*methods: str) -> Callable[[Asked], Cells]:
 
     def build(asked: Asked) -> Cells:
         _known("dataset", [asked.dataset or "cars196"], ["cars196"])
-        if asked.losses or asked.arms:
-            given = Option("losses" if asked.losses else "arms")
-            raise BadArgument(given, asked.losses or asked.arms, "left out: this table has one loss and all arms")
+        if asked.losses or asked.methods:
+            given = Option("losses" if asked.losses else "methods")
+            raise BadArgument(given, asked.losses or asked.methods, "left out: this table has one loss and its methods")
         cell = f"{'paper-' if asked.paper else ''}cars196-triplet"
         ends = [end for end, (_, constraint) in ABLATIONS.items() if constraint.method in methods]
-        arms = {NONE: RETRIEVAL[cell]} | {end.removeprefix("-"): RETRIEVAL[cell + end] for end in ends}
-        return {"cars196-triplet": arms}
+        varied = {end.removeprefix("-"): RETRIEVAL[cell + end] for end in ends}
+        return {"cars196-triplet": {NONE: RETRIEVAL[cell]} | varied}
 
     return build
 
@@ -140,7 +140,7 @@ def _rates(asked: Asked) -> Cells:
     dataset = asked.dataset or "cub200"
     _known("dataset", [dataset], published.ITERATIONS)
     _known("losses", asked.losses, LOSSES)
-    _known("arms", asked.arms, SWEPT_ARMS)
+    _known("methods", asked.methods, SWEPT)
     found = {}
     for loss in asked.losses or ("ms",):
         recipe = RETRIEVAL[f"{dataset}-{loss}"]
@@ -148,17 +148,17 @@ def _rates(asked: Asked) -> Cells:
         for lr in SWEPT_LRS:
             optimizer = replace(recipe.optimizer, lr=lr, backbone_lr=lr * share)
             found[f"{dataset}-{loss}-lr{lr:g}"] = {
-                arm: replace(recipe, optimizer=optimizer, constraint=SWEPT_ARMS[arm])
-                for arm in asked.arms or SWEPT_ARMS
+                method: replace(recipe, optimizer=optimizer, constraint=SWEPT[method])
+                for method in asked.methods or SWEPT
             }
     return found
 
 
 def _heads(asked: Asked) -> Cells:
     """Learning rate and first weights of the head, on held-out training classes."""
-    if asked.losses or asked.arms:
-        given = Option("losses" if asked.losses else "arms")
-        raise BadArgument(given, asked.losses or asked.arms, "left out: this table has one loss and two methods")
+    if asked.losses or asked.methods:
+        given = Option("losses" if asked.losses else "methods")
+        raise BadArgument(given, asked.losses or asked.methods, "left out: this table has one loss and two methods")
     dataset = asked.dataset or "cub200"
     _known("dataset", [dataset], published.ITERATIONS)
     return evidence.heads(dataset)
@@ -166,8 +166,8 @@ def _heads(asked: Asked) -> Cells:
 
 def _causes(asked: Asked) -> Cells:
     """Methods that each do one thing of what SEC does, on held-out training classes."""
-    if asked.arms:
-        raise BadArgument(Option("arms"), asked.arms, "left out: this table has all its methods")
+    if asked.methods:
+        raise BadArgument(Option("methods"), asked.methods, "left out: this table has all its methods")
     dataset = asked.dataset or "cub200"
     _known("dataset", [dataset], published.ITERATIONS)
     _known("losses", asked.losses, LOSSES)
@@ -179,11 +179,11 @@ def _faces(asked: Asked) -> Cells:
     dataset = asked.dataset or "casia"
     _known("dataset", [dataset], ("casia", "lfw"))
     _known("losses", asked.losses, HEADS)
-    _known("arms", asked.arms, FACE_ARMS)
+    _known("methods", asked.methods, FACE_METHODS)
     found: Cells = {}
     for head in asked.losses or HEADS:
-        names = {arm: f"{dataset}-{head}{suffix(arm)}" for arm in asked.arms or FACE_ARMS}
-        found[f"{dataset}-{head}"] = {arm: FACES[name] for arm, name in names.items() if name in FACES}
+        names = {method: f"{dataset}-{head}{suffix(method)}" for method in asked.methods or FACE_METHODS}
+        found[f"{dataset}-{head}"] = {method: FACES[name] for method, name in names.items() if name in FACES}
     return found
 
 
@@ -194,10 +194,10 @@ def _simclr(asked: Asked) -> Cells:
         raise BadArgument(Option("losses"), asked.losses, "left out: this table has one loss, NT-Xent")
     _known("dataset", [dataset], ("cifar10", "cifar100"))
     _known("epochs", [str(asked.epochs)], ("100", "200"))
-    _known("arms", asked.arms, FACE_ARMS)
+    _known("methods", asked.methods, FACE_METHODS)
     cell = named(dataset, asked.epochs)
-    names = {arm: cell + suffix(arm) for arm in asked.arms or FACE_ARMS}
-    return {cell: {arm: CONTRASTIVE[f"paper-{n}" if asked.paper else n] for arm, n in names.items()}}
+    names = {method: cell + suffix(method) for method in asked.methods or FACE_METHODS}
+    return {cell: {method: CONTRASTIVE[f"paper-{n}" if asked.paper else n] for method, n in names.items()}}
 
 
 def _known(option: str, given: Iterable[str], known: Iterable[str]) -> None:
@@ -232,7 +232,7 @@ Printed = tuple[tuple[str, ...], dict[str, tuple[float, ...]]]
 
 
 def printed(table: str, cell: str) -> Printed:
-    """The metrics and, by arm, the numbers that the paper printed for a cell, in percent; empty where it has none."""
+    """The metrics and, by method, the paper's printed numbers for a cell, in percent; empty where it has none."""
     *_, last = cell.split("-")
     if table == "table3" and (cell.removesuffix(f"-{last}"), last) in published.RETRIEVAL_RESULTS:
         dataset = cell.removesuffix(f"-{last}")
@@ -244,17 +244,18 @@ def printed(table: str, cell: str) -> Printed:
         return published.SIMCLR_METRICS, found.get(cell, {})
     if table == "table2":
         return published.RETRIEVAL_METRICS["cars196"], {
-            _arm(SEC(eta=eta)): row for eta, row in published.SEC_ABLATION.items()
+            _method(SEC(eta=eta)): row for eta, row in published.SEC_ABLATION.items()
         }
     if table == "table8":
-        return published.L2REG_METRICS, {_arm(L2Reg(eta=eta)): row for eta, row in published.L2REG_ABLATION.items()}
+        return published.L2REG_METRICS, {_method(L2Reg(eta=eta)): row for eta, row in published.L2REG_ABLATION.items()}
     if table == "table9":
-        rows = {_arm(replace(EMA, rho=rho) if rho else Baseline()): row for rho, row in published.RHO_ABLATION.items()}
-        return published.RHO_METRICS[:3], {arm: row[:3] for arm, row in rows.items()}
+        used = {rho: replace(EMA, rho=rho) if rho else Baseline() for rho in published.RHO_ABLATION}
+        rows = {_method(used[rho]): row[:3] for rho, row in published.RHO_ABLATION.items()}
+        return published.RHO_METRICS[:3], rows
     return (), {}
 
 
-def _arm(constraint: Constraint) -> str:
-    """The name of an ablation's constraint among the arms of its table."""
+def _method(constraint: Constraint) -> str:
+    """The name of an ablation's constraint among the methods of its table."""
     ends = {one: end.removeprefix("-") for end, (_, one) in ABLATIONS.items()}
     return ends.get(constraint, NONE)

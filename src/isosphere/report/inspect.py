@@ -11,6 +11,7 @@ import numpy as np
 from rich.markup import escape
 from rich.table import Table
 
+from isosphere import runs
 from isosphere.errors import NotArrays, NotFound
 from isosphere.metrics import registry
 
@@ -133,9 +134,7 @@ def _read(path: Path, kind: str, *others: str) -> "tuple[dict[str, torch.Tensor]
         arrays = {one: _plain(path, name, partial(held.__getitem__, name)) for one, name in names.items()}
         left = [name for name in held.files if name not in names.values()]
         if kind == "embeddings" and {kind, "labels", "scale"} <= {*held.files} and arrays[kind].dtype == np.float16:
-            # A run's test_embeddings.npz: half precision, scaled to a largest component of 1.
-            scale = _plain(path, "scale", lambda: held["scale"])
-            arrays[kind] = arrays[kind].astype(np.float32) * np.float32(scale)
+            arrays[kind] = _plain(path, "scale", lambda: runs.unscaled(held))  # a run's own file
             names[kind] += " x scale"
             left.remove("scale")
     taken = ", ".join(one if name == one else f"{one} ({name})" for one, name in names.items())

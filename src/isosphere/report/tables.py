@@ -16,7 +16,7 @@ from isosphere.metrics import registry
 from isosphere.metrics.registry import Metric
 from isosphere.recipes import labels
 from isosphere.report.differences import INTERVAL, Difference, compared_methods, pooled
-from isosphere.runs import translate_record
+from isosphere.runs import Record
 
 __all__ = [
     "Difference", "comparison", "differences_table", "pooled", "printed_table", "probe_table", "seeds_table", "show",
@@ -26,7 +26,7 @@ __all__ = [
 NORMS = tuple(map(registry.metric, (registry.NORM_MEAN, registry.NORM_VARIANCE)))
 DETAILS = "pairs judged, and how well a low norm predicts an error (AUROC, 50 is chance); in %"
 R = TypeVar("R", bound=Mapping[str, Any])
-Records = Sequence[Mapping[str, Any]]  # each with cell, method, seed and last
+Records = Sequence[Record]
 
 
 def show(table: Table | Group) -> None:
@@ -112,7 +112,6 @@ def spread(values: Sequence[float]) -> str:
 
 def seeds_table(records: Records) -> Table | Group:
     """Mean and standard deviation over the seeds of every method of every cell, in percent, at the end of training."""
-    records = [translate_record(dict(record)) for record in records]
     every = {one.key: one for one in registry.scores(_names(record["last"] for record in records))}
     probe, picked = next(iter(registry.PICKED.items()))
     probed = every.pop(picked, None)
@@ -140,7 +139,7 @@ def seeds_table(records: Records) -> Table | Group:
     return _with_details(table, {" ".join(key): [record["last"] for record in its] for key, its in groups.items()})
 
 
-def _tests(record: Mapping[str, Any]) -> list[Mapping[str, float]]:
+def _tests(record: Record) -> Sequence[Mapping[str, float]]:
     """All evaluations of a run that are known."""
     return record.get("tests") or [record.get("oracle") or record["last"]]
 
@@ -157,14 +156,13 @@ def by_method(records: Iterable[R]) -> dict[tuple[str, str], list[R]]:
 
 def differences_table(records: Records, where: str = "") -> Table:
     """All methods against no constraint, and relative SEC against SEC, pooled over cells, in points."""
-    known = [translate_record(dict(record)) for record in records]
     title = f"paired differences in points: mean over cells, {INTERVAL}" + (f"; {where}" if where else "")
     headings = ("difference", "metric", "mean", "interval", "cells above 0", "pairs")
     table = Table(*headings, title=escape(title), box=box.SIMPLE)
-    for method, than in compared_methods(known):
+    for method, than in compared_methods(records):
         table.add_section()
-        for metric in registry.compared(_names(record["last"] for record in known)):
-            found = pooled(known, metric.key, method, than)
+        for metric in registry.compared(_names(record["last"] for record in records)):
+            found = pooled(records, metric.key, method, than)
             if found is not None:
                 ends = [f"{100 * end:+.1f}" for end in (found.low, found.high) if end is not None]
                 cells = f"{found.positive} of {len(found.cells)}"

@@ -7,7 +7,6 @@ from isosphere.runs.folder import (
     ANY_NAME,
     CHECKPOINT,
     EMBEDDINGS,
-    METRICS,
     PATHS,
     RECIPE,
     RESULT,
@@ -16,14 +15,16 @@ from isosphere.runs.folder import (
     THUMBNAILS,
     UNREADABLE,
     Embedded,
-    Line,
     RunFolder,
     Snapshot,
-    numbers,
     read,
     read_recipe,
+    read_result,
+    snapshot_path,
+    unscaled,
 )
 from isosphere.runs.images import TestImages, read_test_images
+from isosphere.runs.lines import METRICS, Line, entries, numbers
 from isosphere.runs.names import RENAMED, older_name, results_path
 from isosphere.runs.places import bases, locate
 from isosphere.runs.results import (
@@ -37,6 +38,7 @@ from isosphere.runs.results import (
     results_json,
 )
 from isosphere.runs.versions import (
+    OPTIONS,
     old_fields,
     recipe_of,
     translate_changes,
@@ -47,9 +49,10 @@ from isosphere.runs.versions import (
 )
 
 __all__ = [
-    "ANY_NAME", "CHECKPOINT", "EMBEDDINGS", "METRICS", "PATHS", "RECIPE", "RENAMED", "RESULT", "RUN", "SNAPSHOTS",
-    "THUMBNAILS", "UNREADABLE", "Embedded", "Experiment", "Line", "Record", "Results", "RunFolder", "Snapshot",
-    "TestImages", "bases", "experiment_of", "is_monitor", "locate", "numbers", "old_fields", "older_name", "read",
-    "read_monitor", "read_recipe", "read_results", "read_test_images", "recipe_of", "results_json", "results_path",
-    "translate_changes", "translate_checkpoint", "translate_line", "translate_recipe", "translate_record",
+    "ANY_NAME", "CHECKPOINT", "EMBEDDINGS", "METRICS", "OPTIONS", "PATHS", "RECIPE", "RENAMED", "RESULT", "RUN",
+    "SNAPSHOTS", "THUMBNAILS", "UNREADABLE", "Embedded", "Experiment", "Line", "Record", "Results", "RunFolder",
+    "Snapshot", "TestImages", "bases", "entries", "experiment_of", "is_monitor", "locate", "numbers", "old_fields",
+    "older_name", "read", "read_monitor", "read_recipe", "read_result", "read_results", "read_test_images",
+    "recipe_of", "results_json", "results_path", "snapshot_path", "translate_changes", "translate_checkpoint",
+    "translate_line", "translate_recipe", "translate_record", "unscaled",
 ]  # fmt: skip

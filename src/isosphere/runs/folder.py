@@ -1,8 +1,8 @@
 """A run folder, read once and checked. Nothing here needs torch but the step of a checkpoint."""
 
 import json
-import math
 import zipfile
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -10,19 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 from isosphere.errors import BadArgument, DamagedFile, NotARun, OtherVersion, UnfinishedRun, UnknownField
 from isosphere.recipes import options, schema
-from isosphere.runs.versions import recipe_of, translate_line, translate_recipe, translate_record
+from isosphere.runs.lines import METRICS, TEXTS, Line, each_line, numbers
+from isosphere.runs.versions import recipe_of, translate_recipe, translate_record
 
 if TYPE_CHECKING:
     import numpy as np
 
-RECIPE, RUN, METRICS, RESULT, CHECKPOINT = "recipe.json", "run.json", "metrics.jsonl", "result.json", "checkpoint.pt"
+RECIPE, RUN, RESULT, CHECKPOINT = "recipe.json", "run.json", "result.json", "checkpoint.pt"
 EMBEDDINGS, PATHS, THUMBNAILS = "test_embeddings.npz", "test_paths.txt", "test_thumbnails.npz"
 SNAPSHOTS = "snapshots"  # a folder of step-0001000.npz
 ANY_NAME = {"encoding": "utf-8", "errors": "surrogateescape"}  # of files, also one that is not UTF-8
 UNREADABLE = (OSError, ValueError, EOFError, KeyError, TypeError, zipfile.BadZipFile)
-TEXTS = ("warning", "text", "angles")  # what a line has besides numbers
-
-Line = dict[str, Any]  # of metrics.jsonl: step, kind, and finite numbers
 
 
 @dataclass(frozen=True)
@@ -88,7 +86,7 @@ class RunFolder:
         try:
             with np.load(path, allow_pickle=False) as held:
                 arrays = {name: held[name] for name in held.files}
-            embeddings = arrays["embeddings"].astype(np.float32) * np.float32(arrays["scale"])
+            embeddings = unscaled(arrays)
             labels, classes = arrays["labels"], [str(name) for name in arrays.get("classes", ())]
             if embeddings.ndim != 2 or labels.shape != embeddings.shape[:1] or labels.dtype.kind not in "iu":
                 raise ValueError(f"embeddings {embeddings.shape} do not fit labels {labels.shape}")
@@ -127,6 +125,23 @@ class RunFolder:
                 raise OtherVersion(path, reason, str(error.args[0])) from cause
             raise DamagedFile(path, reason) from cause
         self.note(f"{path.name} cannot be read: {reason}")
+
+
+def unscaled(arrays: Mapping[str, "np.ndarray"]) -> "np.ndarray":
+    """Test embeddings (N, D) in float32: a file has them in half precision, scaled to a largest component of 1."""
+    import numpy as np
+
+    return arrays["embeddings"].astype(np.float32) * np.float32(arrays["scale"])
+
+
+def read_result(folder: Path) -> dict[str, Any]:
+    """What a finished run says of itself, in today's words."""
+    return translate_record(parsed(folder / RESULT))
+
+
+def snapshot_path(folder: Path, step: int) -> Path:
+    """Where a run keeps the norms and turns of a step."""
+    return folder / SNAPSHOTS / f"step-{step:07d}.npz"
 
 
 def read_recipe(folder: Path) -> schema.Recipe:
@@ -208,12 +223,6 @@ def recipe_and_values(held: Any) -> tuple[schema.Recipe | None, dict[str, Any]]:
         return None, translate_recipe(held) if isinstance(held, dict) else {}
 
 
-def numbers(values: Any) -> dict[str, float]:
-    """The finite numbers of a JSON object, by name; nothing of anything else."""
-    pairs = values.items() if isinstance(values, dict) else ()
-    return {k: v for k, v in pairs if isinstance(v, (int, float)) and not isinstance(v, bool) and math.isfinite(v)}
-
-
 def read_lines(run: RunFolder, path: Path) -> list[Line]:
     """Every line that has a kind and a step, with its texts and its finite numbers."""
     if not path.is_file():
@@ -223,19 +232,16 @@ def read_lines(run: RunFolder, path: Path) -> list[Line]:
         return []
     lines, bad = [], 0
     odd: dict[str, int] = {}  # name of what is no finite number -> the step where it is first
-    texts = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    for number, text in enumerate(texts, 1):
-        try:
-            line = translate_line(json.loads(text))
-            kind, step = line["kind"], int(line["step"])
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            if run.strict and number < len(texts):  # the last may be under way
-                raise DamagedFile(path, f"line {number}: {error!r}", f"line {number}") from error
+    found = [*each_line(path)]
+    for number, line in found:
+        if isinstance(line, Exception):
+            if run.strict and number < len(found):  # the last may be under way
+                raise DamagedFile(path, f"line {number}: {line!r}", f"line {number}") from line
             bad += 1
             continue
-        kept = {name: line[name] for name in TEXTS if name in line}
-        lines.append(numbers(line) | kept | {"kind": kind, "step": step})
-        odd = {name: step for name in line if name not in lines[-1]} | odd
+        kept = {name: line[name] for name in (*TEXTS, "kind", "step") if name in line}
+        lines.append(numbers(line) | kept)
+        odd = {name: line["step"] for name in line if name not in lines[-1]} | odd
     if not lines and not bad:
         run.note(f"{path.name} is empty: no curves")
     if bad:

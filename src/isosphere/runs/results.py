@@ -5,15 +5,44 @@ import math
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, cast
 
 from isosphere.errors import NotResults
-from isosphere.runs.folder import RunFolder, Snapshot, numbers, read_lines, recipe_and_values
+from isosphere.runs.folder import RunFolder, Snapshot, read_lines, recipe_and_values
+from isosphere.runs.lines import Line, numbers
 from isosphere.runs.names import results_path
 from isosphere.runs.versions import translate_record
 
-Record = dict[str, Any]
-"""A run: cell, method, seed, recipe (JSON) and last; perhaps tests, norms (step, loss, mean, variance) and turns."""
+
+class _Known(TypedDict):
+    cell: str  # data set and loss
+    method: str
+    seed: int
+    recipe: dict[str, Any]  # JSON in today's words
+    last: dict[str, float]  # finite numbers of the last evaluation; none of a run that diverged
+
+
+class Record(_Known, total=False):
+    """A run, as files of results hold it and as tables and figures take it; older ones lack some fields."""
+
+    name: str
+    folder: Path  # of a run that is read from its own
+    tests: list[Line]
+    turns: list[Line]
+    norms: list[list[Any]]  # step, loss, mean and variance
+    oracle: dict[str, float]  # the best evaluation, picked on test
+    untrained: dict[str, float]
+    tested: str
+    tuned_by: str
+    diverged: str
+    notes: list[str]
+    images: dict[str, int]
+    counts: dict[str, int]
+    seconds: float
+    versions: dict[str, Any]
+    hardware: dict[str, Any]
+    git: str | None
+    started: str
 
 
 @dataclass(frozen=True)
@@ -99,10 +128,10 @@ def _record(record: Any, path: Path, place: str) -> Record:
         _a(list, {name: [], **record}, name, path, place)
     method = found.get("method") or re.sub(r"-seed\d+$", "", str(found.get("name", "")))
     if not method:
-        raise NotResults(path, "is missing", f"{place}.arm")
+        raise NotResults(path, "is missing", f"{place}.method")
     _, values = recipe_and_values(found["recipe"])
     known = {"cell": str(found.get("cell", path.stem)), "method": str(method), "seed": values.get("seed", 0)}
-    return found | known | {"recipe": values, "last": numbers(last)}
+    return cast(Record, found | known | {"recipe": values, "last": numbers(last)})
 
 
 def _a(kind: type, held: dict[str, Any], name: str, path: Path, place: str = "") -> Any:

@@ -10,6 +10,7 @@ from isosphere.recipes import options, schema
 from isosphere.runs.names import RENAMED as RENAMED_FILES
 
 RENAMED = {"optimiser": "optimizer"}  # fields of a recipe
+OPTIONS = {"arms": "methods"}  # of the command line
 KINDS = {"Unlabelled": "Unlabeled"}  # values of `kind` in a recipe
 RECORDED = {"arm": "method", "deviation": "notes"}  # keys of results and records
 CONSTRAINTS = {"constraint.radius": "L2Reg", "constraint.balanced": "BalancedDirections"}
@@ -49,7 +50,8 @@ def translate_changes(changes: dict[str, Any]) -> dict[str, Any]:
     A field that is given in both spellings, with two values, is refused.
     """
     found: dict[str, Any] = {}
-    said, old = {}, []  # today's field -> the one that was given; fields of before
+    said: dict[str, str] = {}  # today's field -> the one that was given
+    old: list[str] = []
     for given, value in changes.items():
         path = _today(given)
         if given == "constraint.balanced" and str(value).lower() in ("false", "no"):
@@ -61,10 +63,11 @@ def translate_changes(changes: dict[str, Any]) -> dict[str, Any]:
             old.append(given)
         value = KINDS.get(value, value) if isinstance(value, str) else value
         if found.setdefault(path, value) != value:
-            values = (Option(path, found[path]), Option(path, value))
+            both = (" ".join(its) if isinstance(its, list) else its for its in (found[path], value))
+            values = tuple(Option(path, its) for its in both)
             raise Incompatible((said[path], given), f"{said[path]} and {given} are one field, with two values", values)
         said.setdefault(path, given)
-    if said.get("constraint") in CONSTRAINTS:  # of SEC's fields, those that this one lacks say nothing
+    if said.get("constraint", "") in CONSTRAINTS:  # of SEC's fields, those that this one lacks say nothing
         lost = [f"constraint.{name}" for name in _names(schema.SEC) - _names(getattr(schema, found["constraint"]))]
         old += [path for path in found if path in lost]
         found = {path: value for path, value in found.items() if path not in lost}
@@ -76,7 +79,7 @@ def translate_changes(changes: dict[str, Any]) -> dict[str, Any]:
 
 def _today(path: str) -> str:
     group, dot, rest = path.partition(".")
-    return f"{RENAMED.get(group, group)}{dot}{rest}"
+    return f"{(RENAMED | OPTIONS).get(group, group)}{dot}{rest}"
 
 
 def _names(kind: type) -> set[str]:
@@ -106,8 +109,9 @@ def _renamed(values: Any) -> Any:
 def translate_record(record: dict[str, Any]) -> dict[str, Any]:
     """A result.json, or a record of a file of results, of any version: `notes` is a list of sentences."""
     found = {RECORDED.get(key, key): value for key, value in record.items()}
-    notes = found.get("notes") or []
-    found["notes"] = [notes] if isinstance(notes, str) else list(notes)
+    if "notes" in found:
+        notes = found["notes"] or []
+        found["notes"] = [notes] if isinstance(notes, str) else list(notes)
     if "tuned_by" in found:
         found["tuned_by"] = RENAMED_FILES.get(found["tuned_by"], found["tuned_by"])
     return found | {"recipe": translate_recipe(found["recipe"])} if "recipe" in found else found

@@ -24,9 +24,10 @@ from isosphere.train.evaluation import Evaluation
 from isosphere.train.task import Task
 
 THUMBNAILS = 2**25  # bytes of test images in memory that are kept for galleries
+DIRECTIONS = f"{runs.SNAPSHOTS}/directions-*.npy"
 WRITTEN = (
-    "result.json", runs.CHECKPOINT, "test_embeddings.npz", "test_paths.txt", "test_thumbnails.npz",
-    "snapshots/step-*.npz", "snapshots/directions-*.npy", "tensorboard/events.*",
+    runs.RESULT, runs.CHECKPOINT, runs.EMBEDDINGS, runs.PATHS, runs.THUMBNAILS,
+    f"{runs.SNAPSHOTS}/step-*.npz", DIRECTIONS, "tensorboard/events.*",
 )  # fmt: skip
 """What a run leaves in its folder besides what every new one writes at once; the result first, so it never lies."""
 
@@ -58,13 +59,13 @@ class Journal:
         if resumed_at is None:
             _clear(folder)
         self.environment = environment(device)
-        write_json(folder / "recipe.json", options.to_dict(recipe))
+        write_json(folder / runs.RECIPE, options.to_dict(recipe))
         if resumed_at is None:
             seen_from = os.path.relpath(Path.cwd(), folder)  # where relative paths of the recipe begin
-            write_json(folder / "run.json", self.environment | {"seen_from": seen_from})
+            write_json(folder / runs.RUN, self.environment | {"seen_from": seen_from})
         else:
-            _forget_after(folder / "metrics.jsonl", resumed_at)
-        self.lines = open(folder / "metrics.jsonl", "w" if resumed_at is None else "a", encoding="utf-8")
+            _forget_after(folder, resumed_at)
+        self.lines = open(folder / runs.METRICS, "w" if resumed_at is None else "a", encoding="utf-8")
         if recipe.loop.tensorboard:
             from torch.utils.tensorboard import SummaryWriter
 
@@ -87,12 +88,12 @@ class Journal:
         for name, value in values.items() if self.events is not None else ():
             self.events.add_scalar(f"{kind}/{name}", value, step)
 
-    def alarm(self, step: int, name: str, words: str) -> None:
-        """Append an alarm, and say it."""
-        self._append({"step": step, "kind": "alarm", "alarm": name, "text": words})
+    def warning(self, step: int, name: str, words: str) -> None:
+        """Append a warning, and say it."""
+        self._append({"step": step, "kind": "warning", "warning": name, "text": words})
         self.say(f"[bold]step {step:>6}  {escape(words)}[/bold]")
         if self.events is not None:
-            self.events.add_text(f"alarm/{name}", words, step)
+            self.events.add_text(f"warning/{name}", words, step)
 
     def _append(self, record: dict[str, Any]) -> None:
         if self.active:
@@ -111,11 +112,11 @@ class Journal:
         """Norms of a fixed subset of the training images, and the angle in degrees that each turned since the last."""
         if not self.active:
             return
-        folder, every = self.folder / "snapshots", self.loop.snapshot_every
+        folder, every = self.folder / runs.SNAPSHOTS, self.loop.snapshot_every
         folder.mkdir(exist_ok=True)
         arrays = {"indices": indices.numpy(), "norms": norms.cpu().numpy()}
         now, before = directions.float().cpu().numpy(), folder / f"directions-{step - every:07d}.npy"
-        since = folder / f"step-{step - every:07d}.npz"
+        since = runs.snapshot_path(self.folder, step - every)
         held = np.load(since) if before.is_file() and since.is_file() else {}
         if np.array_equal(held.get("indices"), arrays["indices"]):  # a resumed run may take more images, or fewer
             # The chord keeps small angles exact, where the arc cosine of a product near 1 does not.
@@ -126,7 +127,7 @@ class Journal:
             figures = {NORM_MEAN: float(lengths.mean()), NORM_VARIANCE: float(lengths.var())}
             figures |= turn_figures(torch.from_numpy(lengths), torch.from_numpy(arrays["angles"]))  # in degrees
             self.write(step, "turn", {"since": step - every, **recorded(figures)})
-        np.savez_compressed(folder / f"step-{step:07d}.npz", **arrays)
+        np.savez_compressed(runs.snapshot_path(self.folder, step), **arrays)
         np.save(folder / f"directions-{step:07d}.npy", now)
         # Two are kept, the last and what a run resumed from the last checkpoint turns from; all would be large.
         saved = max(self.resumed_at, (step - 1) // max(1, self.loop.save_every) * self.loop.save_every)
@@ -144,12 +145,12 @@ class Journal:
         if evaluation.is_query is not None:
             arrays["is_query"] = evaluation.is_query.numpy()
         names = np.array(images.classes)
-        np.savez_compressed(self.folder / "test_embeddings.npz", scale=scale, classes=names, **arrays)
+        np.savez_compressed(self.folder / runs.EMBEDDINGS, scale=scale, classes=names, **arrays)
         if images.paths is not None:
             lines = [below(Path(path), Path(self.recipe.data.root)) for path in images.paths]
-            (self.folder / "test_paths.txt").write_text("\n".join(lines) + "\n", **runs.ANY_NAME)
+            (self.folder / runs.PATHS).write_text("\n".join(lines) + "\n", **runs.ANY_NAME)
         elif images.pixels is not None and images.pixels.numel() <= THUMBNAILS:
-            np.savez_compressed(self.folder / "test_thumbnails.npz", pixels=images.pixels.cpu().numpy())
+            np.savez_compressed(self.folder / runs.THUMBNAILS, pixels=images.pixels.cpu().numpy())
 
     def measured(self, step: int, headline: str, found: dict[str, float]) -> None:
         """Show an evaluation in a line, and its headline next to the bar."""
@@ -164,10 +165,9 @@ class Journal:
         if found:
             self.write(0, "untrained", recorded(found))
 
-    def entries(self, kind: str) -> list[dict[str, Any]]:
+    def entries(self, kind: str) -> list[runs.Line]:
         """All lines of a kind so far, also those before a resume."""
-        lines = (self.folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines() if self.active else ()
-        return [entry for entry in map(json.loads, lines) if entry["kind"] == kind]
+        return runs.entries(self.folder, kind) if self.active else []
 
     def result(self, last: dict[str, float], seconds: float, task: Task, tested: str) -> dict[str, Any]:
         """Write and return result.json: the last evaluation, the best (picked on test: an oracle), and the run."""
@@ -185,15 +185,15 @@ class Journal:
             **({"counts": task.counts} if task.counts else {}),  # of one's own people, to train and to test on
             **self.environment,
         }
-        write_json(self.folder / "result.json", result)
-        for path in self.folder.glob("snapshots/directions-*.npy"):  # they served the angles, which are kept
+        write_json(self.folder / runs.RESULT, result)
+        for path in self.folder.glob(DIRECTIONS):  # they served the angles, which are kept
             path.unlink()
         return result
 
 
 def _clear(folder: Path) -> None:
     """Remove what a run before has left: a new one that is broken off would pass for finished, with its numbers."""
-    for pattern in WRITTEN if (folder / "recipe.json").is_file() else ():
+    for pattern in WRITTEN if (folder / runs.RECIPE).is_file() else ():
         for path in folder.glob(pattern):
             path.unlink()
 
@@ -244,14 +244,7 @@ def write_json(path: Path, values: Any) -> None:
     files.write(path, json.dumps(values, indent=1) + "\n")
 
 
-def _forget_after(path: Path, step: int) -> None:
+def _forget_after(folder: Path, step: int) -> None:
     """Drop the lines of steps that will be trained again, and a last line that a crash cut short."""
-    kept = []
-    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
-        try:
-            entry = json.loads(line)
-        except json.JSONDecodeError:
-            continue
-        if entry["step"] <= step:
-            kept.append(line + "\n")
-    files.write(path, "".join(kept))
+    kept = (line for line in runs.entries(folder) if line["step"] <= step)
+    files.write(folder / runs.METRICS, "".join(json.dumps(line) + "\n" for line in kept))

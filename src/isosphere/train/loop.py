@@ -1,6 +1,5 @@
 """The one training loop, top to bottom: `fit`, `prepare`, `train`. One process or many, broken off and resumed."""
 
-import json
 import os
 import signal
 import sys
@@ -49,7 +48,7 @@ def fit(recipe: schema.Recipe, folder: str | Path, device: str = "auto", resume:
             if distributed.rank() != 0:
                 return {}
             print(f"isosphere: already finished at step {saved['step']}; nothing was trained", file=sys.stderr)
-            return json.loads(finished.read_text(encoding="utf-8"))
+            return runs.read_result(folder)
         run = prepare(recipe, chosen)
         if saved is not None:
             state.restore(run, saved)
@@ -111,7 +110,7 @@ def train(run: Run, folder: Path, resume: bool = False) -> dict[str, Any]:
             measured = any(line["step"] == run.step for line in journal.entries("test"))
             last = _evaluate(run, journal, final=True, write=not measured)
         episodes = Episodes(proxy_power(run.optimizer), constrained=False)  # the radial share is the criterion's alone
-        for line in journal.entries("train"):  # of before a resume, so that alarms go on as they would have
+        for line in journal.entries("train"):  # of before a resume, so that warnings go on as they would have
             episodes.fresh(line, advice(run, line["step"]))
 
         # ---- the steps that are left, with all that comes between them
@@ -184,14 +183,14 @@ def _due(every: int, step: int) -> bool:
 
 def _log(run: Run, journal: Journal, episodes: Episodes, found: dict[str, Tensor]) -> None:
     """Write a line where one is due; reading a value waits for a GPU, so there it is done nowhere else."""
-    logged = run.step == 1 or _due(run.loop.log_every, run.step)  # the first: alarms measure by it
+    logged = run.step == 1 or _due(run.loop.log_every, run.step)  # the first: warnings measure by it
     if logged or run.device.type == "cpu":
         _stop_if_not_finite(run, found)
     if logged:
         values = recorded(dict(zip(found, torch.stack([*found.values()]).tolist(), strict=True)))
         journal.write(run.step, "train", values | {"lr": float(run.optimizer.param_groups[0]["lr"])})
         for name, words in episodes.fresh(values, advice(run, run.step)).items():
-            journal.alarm(run.step, name, words)
+            journal.warning(run.step, name, words)
         journal.advance(run.step)
 
 

@@ -1,6 +1,5 @@
 """Many runs in one process, and the best of several: data and compilation are paid once, what is there is skipped."""
 
-import json
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -35,7 +34,7 @@ class Runner:
 
     def _run(self, recipe: schema.Recipe, folder: Path) -> Result:
         if (folder / runs.RESULT).is_file():
-            found = json.loads((folder / runs.RESULT).read_text(encoding="utf-8"))
+            found = runs.read_result(folder)
             if changed := changes(runs.recipe_of(found["recipe"]), recipe):
                 raise OtherRecipe(folder, changed)
             self.refuse_other_data(found, recipe, folder)
