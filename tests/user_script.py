@@ -43,7 +43,7 @@ assert_type(isosphere.retrieval_metrics([[1.0, 2.0]], ["a"], ks=1), dict[str, fl
 assert_type(isosphere.recall_at_k(embeddings, labels), dict[int, float])
 assert_type(isosphere.map_at_r(embeddings.numpy(), labels.numpy()), float)
 assert_type(isosphere.identification(embeddings, labels, embeddings, counts=12), dict[str, float])
-assert_type(isosphere.metrics.verification(embeddings, embeddings, labels)["accuracy"], float | list[float])
+assert_type(isosphere.metrics.verification(embeddings, embeddings, labels)["accuracy"], float)
 
 # Sources of images, and views
 files, packed, records = ImageSet.folder("photos"), PackedSet.__new__(PackedSet), RecordSet.pair("faces.rec")

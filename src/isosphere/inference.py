@@ -15,6 +15,7 @@ from PIL import Image
 from torch import Tensor, nn
 
 from isosphere import distributed, files, runs
+from isosphere.data.alignment import FaceView
 from isosphere.data.decoding import decode, in_memory
 from isosphere.data.feed import loader
 from isosphere.data.frames import Source, framed, square
@@ -97,7 +98,7 @@ def progress_bar(title: str, total: int, shown: bool = True) -> Iterator[Callabl
 class ImageEmbedder:
     """A model with what it takes to embed whole sets of images, in one of four ways."""
 
-    model: nn.Module
+    model: Embedder
     device: torch.device
     workers: int = 0
     autocast: torch.dtype | None = None
@@ -108,8 +109,10 @@ class ImageEmbedder:
         """Raw embeddings (N, D)."""
         try:
             with progress_bar("embedding", len(images), self.shown) as show:
-                settings = {"autocast": self.autocast, "progress": show, "forward": forward}
-                return embed(self.model, images, view, self.device, self.workers, **settings)
+                return embed(
+                    self.model, images, view, self.device, self.workers,
+                    autocast=self.autocast, progress=show, forward=forward,
+                )  # fmt: skip
         except UnreadableImage:
             if self.lists_unreadable:
                 readable_images(images)
@@ -147,7 +150,7 @@ class Trained:
     """A model read back from its run folder, with its recipe and the classes it was trained on."""
 
     recipe: schema.Recipe
-    model: nn.Module
+    model: Embedder
     device: torch.device
     classes: list[str]
     images: int | None  # how many it was trained on; an older checkpoint does not tell
@@ -172,19 +175,21 @@ class Trained:
         (N, H, W, 3); one alone is taken, too. Faces in memory have no landmarks: those of 112 x 112 stay, others are
         cut by `data.fraction`. Under torch.distributed every rank embeds what it is given, and waits for no other.
         """
-        array = isinstance(images, np.ndarray | Tensor) and images.ndim in (2, 3)  # of 2 to be refused as a whole
-        images = [images] if array or isinstance(images, str | Path | Image.Image) else list(images)
-        if not images:
-            raise BadArgument("images", [], "one image or more")
-        labels = torch.zeros(len(images), dtype=torch.long)
-        if all(isinstance(image, str | Path) for image in images):
-            named = ImageSet(labels, ["files"], list(map(str, images)))
-            found, view = preprocessed(self, named, Path(images[0]).parent, skip=False)
+        if isinstance(images, np.ndarray | Tensor):
+            given = [images] if images.ndim in (2, 3) else list(images)  # of 2 to be refused as a whole
         else:
-            found, view = ImageSet.from_pixels(_in_memory(self, images), labels, ["images"]), None
+            given = [images] if isinstance(images, str | Path | Image.Image) else list(images)
+        if not given:
+            raise BadArgument("images", [], "one image or more")
+        labels = torch.zeros(len(given), dtype=torch.long)
+        paths = [str(image) for image in given if isinstance(image, str | Path)]
+        if len(paths) == len(given):
+            found, view = preprocessed(self, ImageSet(labels, ["files"], paths), Path(paths[0]).parent, skip=False)
+        else:
+            found, view = ImageSet.from_pixels(_in_memory(self, given), labels, ["images"]), None
         embedder = replace(self.embedder, workers=0, shown=False, lists_unreadable=False)
         forward = self.model.features if features else self.forward
-        if found.pixels is not None:
+        if view is None:  # they are in memory
             return embedder(found, None, forward)
         rows = []
         # Threads, not processes: where these are not forked, they need a script that guards its __main__.
@@ -248,12 +253,12 @@ def load_weights(module: nn.Module, weights: dict[str, Any]) -> None:
 # ---------------------------------------------------------------- preprocess
 
 
-def evaluation_view(data: schema.Data) -> View:
+def evaluation_view(data: schema.Data) -> FaceView | TestView:
     """What an image file goes through before a model that was trained on this data; of faces without landmarks."""
     return square(data.fraction) if data.framed else TestView(data.size, data.shorter)
 
 
-def parse_place(place: str, field: str) -> tuple[str, View | None]:
+def parse_place(place: str, field: str) -> tuple[str, FaceView | None]:
     """`lfw/singles.csv:0.52` -> the path and the square of that share, or None without a share."""
     path, share = split_share(place)
     if share is not None and not 0 < share <= 1:
@@ -262,8 +267,8 @@ def parse_place(place: str, field: str) -> tuple[str, View | None]:
 
 
 def preprocessed(
-    trained: Trained, images: ImageSet, home: Path, share: View | None = None, people: int = 1, skip: bool = True
-) -> tuple[ImageSet, View | None]:
+    trained: Trained, images: ImageSet, home: Path, share: FaceView | None = None, people: int = 1, skip: bool = True
+) -> tuple[ImageSet, FaceView | TestView | None]:
     """The images with the view by which the run's own are embedded; faces are framed as those trained on."""
     data = trained.recipe.data
     skip = skip and data.own and data.skip_unreadable
@@ -273,7 +278,7 @@ def preprocessed(
     return readable_images(images, skip_unreadable=True) if skip else images, evaluation_view(data)
 
 
-def _in_memory(trained: Trained, images: Sequence[Pixels]) -> Tensor:
+def _in_memory(trained: Trained, images: Sequence[object]) -> Tensor:
     """Images of any sizes as the network gets those of the run, uint8 (N, 3, S, S)."""
     data, pixels = trained.recipe.data, [in_memory(image) for image in images]
     cut = sum(image.shape[1:] != (data.size, data.size) for image in pixels)
@@ -307,7 +312,7 @@ def embed_files(trained: Trained, root: str, out: Path, features: bool = False) 
     for path, array in ((out, embeddings.cpu().numpy()), (labels, np.asarray(names, dtype=str))):
         with files.replacing(path) as file:
             np.save(file, array)
-    lines = [f"{path}\t{name}\n" for path, name in zip(images.paths, names, strict=True)]
+    lines = [f"{path}\t{name}\n" for path, name in zip(images.files, names, strict=True)]
     files.write(paths, "".join(lines), "surrogateescape")
     return [out, labels, paths]
 

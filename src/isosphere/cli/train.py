@@ -119,7 +119,7 @@ def _named(asked: Namespace) -> tuple[str, "Recipe"]:
 
 
 def _with_root(name: str, recipe: "Recipe", images: str, changes: dict[str, Any]) -> dict[str, Any]:
-    if not hasattr(recipe.data, "root"):
+    if "root" not in vars(recipe.data):
         raise BadUsage("isosphere train", f"unexpected {images!r}: {name} has no data.root")
     if "data.root" in changes:
         raise BadUsage("isosphere train", f"name the images once: {images}, or --data.root {changes['data.root']}")

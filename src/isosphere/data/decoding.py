@@ -27,7 +27,7 @@ def decode(file: str | Path | BinaryIO, name: str = "") -> Tensor:
         raise UnreadableImage(name or str(file), f"{type(error).__name__}: {reason}") from error
 
 
-def in_memory(image: Image.Image | np.ndarray | Tensor) -> Tensor:
+def in_memory(image: object) -> Tensor:
     """An image of PIL, or pixels, uint8 (3, H, W) or (H, W, 3), as uint8 (3, H, W). PIL's is seen as its file is."""
     if isinstance(image, Image.Image):
         if not all(image.size):

@@ -110,7 +110,8 @@ def shift(images: Tensor, numbers: Tensor, pixels: int) -> Tensor:
 class View(Protocol):
     """What is done to pixels: uint8 (N, C, H, W), or one image, with `draws` random numbers for each."""
 
-    draws: ClassVar[int]
+    @property
+    def draws(self) -> int: ...
 
     def __call__(self, images: Tensor, numbers: Tensor, /) -> Tensor: ...
 

@@ -58,8 +58,15 @@ def _change(value: Any) -> str:
 class IsosphereError(Exception):
     """Base of all errors of ours; a subclass is a dataclass of its fields with a `text`."""
 
-    text: ClassVar[str] = ""
-    code: ClassVar[int] = 1
+    @property
+    def text(self) -> str:
+        """The template of its words, with the names of fields; most types have one, some choose among several."""
+        return ""
+
+    @property
+    def code(self) -> int:
+        """The exit code of the command line."""
+        return 1
 
     def __str__(self) -> str:
         return words(self)

@@ -5,6 +5,7 @@ Scores are cosines. A pair is accepted where its score is at least the threshold
 
 from collections.abc import Callable, Sequence
 from numbers import Integral
+from typing import TypedDict
 
 import torch
 import torch.nn.functional as F
@@ -50,7 +51,16 @@ def pair_cosines(left: Array, right: Array) -> Tensor:
     return (directions(left) * directions(right).to(left)).sum(1, dtype=widest_type(left.device))
 
 
-def verification(left: Array, right: Array, same: Array, fold: Array | int = 10) -> dict[str, float | list[float]]:
+class Verified(TypedDict):
+    """What `verification` returns."""
+
+    accuracy: float
+    std: float
+    accuracies: list[float]
+    thresholds: list[float]
+
+
+def verification(left: Array, right: Array, same: Array, fold: Array | int = 10) -> Verified:
     """Accuracy of "the same person" for pairs (P, D), (P, D), each fold's threshold chosen on all other folds.
 
     `fold` (P,) numbers the fold of each pair; a number of folds deals both kinds of pairs out to them in turn.
@@ -63,8 +73,12 @@ def verification(left: Array, right: Array, same: Array, fold: Array | int = 10)
     wrong, thresholds = wrong_pairs(cosines, same, fold)
     fold = tensor(fold).to(wrong.device)
     accuracies = torch.stack([1 - widened(wrong[fold == number]).mean() for number in fold.unique()])
-    summary = {"accuracy": float(accuracies.mean()), "std": float(accuracies.std(correction=0))}
-    return summary | {"accuracies": accuracies.tolist(), "thresholds": thresholds}
+    return {
+        "accuracy": float(accuracies.mean()),
+        "std": float(accuracies.std(correction=0)),
+        "accuracies": accuracies.tolist(),
+        "thresholds": thresholds,
+    }
 
 
 def wrong_pairs(cosines: Array, same: Array, fold: Array) -> tuple[Tensor, list[float]]:
@@ -142,7 +156,15 @@ def equal_error_rate(scores: Array, same: Array) -> float:
     return float(torch.lerp(false_accepts[after - 1], false_accepts[after], share))
 
 
-def norm_and_errors(norms: Array, wrong: Array, groups: int = 10) -> dict[str, float | None | list[float]]:
+class Foreseen(TypedDict):
+    """What `norm_and_errors` returns."""
+
+    auroc: float | None
+    error_rates: list[float]
+    mean_norms: list[float]
+
+
+def norm_and_errors(norms: Array, wrong: Array, groups: int = 10) -> Foreseen:
     """How well a low norm predicts an error: norms (N,), wrong (N,); for a pair take the smaller norm of the two.
 
     `auroc` is how often, of a wrong one and a right one, the wrong one has the lower norm (ties half): 0.5 where the

@@ -6,7 +6,7 @@ Fractions have the unit "%": a value of 0.5 is shown as 50.0. Families (`recall@
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 Task = Literal["retrieval", "faces", "contrastive"]
 
@@ -39,6 +39,7 @@ class Metric:
         return f"{self.heading} ({self.unit})" if self.unit else self.heading
 
 
+VERIFIED: Final = "accuracy"  # what `verification` is judged by
 ACCURACY = "Accuracy: the share of pairs judged right, mean over the sets of pairs."
 AUC = "AUC: area under the ROC curve of a set of pairs."
 TAR = "TAR at FAR x: the share of same pairs that are accepted where a share x of different pairs is."

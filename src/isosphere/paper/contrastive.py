@@ -19,6 +19,7 @@ from isosphere.recipes.losses import NTXent
 from isosphere.recipes.retrieval import variants
 from isosphere.recipes.schema import SGD, Cosine, Loop, Model, Recipe, Shuffled
 
+DATA: dict[str, Cifar] = {"cifar10": Cifar(name="cifar10"), "cifar100": Cifar(name="cifar100")}
 LR, WEIGHT_DECAY = 0.5, 1e-4
 """The authors'."""
 
@@ -36,8 +37,8 @@ SIMCLR = Recipe(
 
 def plain(dataset: str, epochs: int) -> Recipe:
     """A cell of Table 5 in the plain scale."""
-    model, loop = replace(SIMCLR.model, preprocessing=dataset), replace(SIMCLR.loop, steps=epochs)
-    return replace(SIMCLR, data=Cifar(name=dataset), model=model, loop=loop)
+    data, loop = DATA[dataset], replace(SIMCLR.loop, steps=epochs)
+    return replace(SIMCLR, data=data, model=replace(SIMCLR.model, preprocessing=data.name), loop=loop)
 
 
 def authors(dataset: str, epochs: int) -> Recipe:

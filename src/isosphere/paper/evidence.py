@@ -2,23 +2,23 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
-from isosphere.paper.retrieval import RETRIEVAL
+from isosphere.paper.retrieval import DATA, RETRIEVAL
 from isosphere.recipes.constraints import DecoupledSEC, LogNorms, ScaleCourse, ShuffledPulls
 from isosphere.recipes.schema import SEC, Baseline, Recipe
 
 HELD_OUT = 20  # training classes that measure, so that nothing is chosen on test classes
 BACKBONE_LRS = (1.25e-5, 2.5e-5, 5e-5)
 HEAD_FACTORS = (1, 10, 100)
-HEAD_STARTS = ("random", "pca")
+HEAD_STARTS: tuple[Literal["random", "pca"], ...] = ("random", "pca")
 METHODS = {one.method: one for one in (Baseline(), SEC(eta=0.1))}
 
 
 def heads(dataset: str, steps: int = 800) -> dict[str, dict[str, Recipe]]:
     """Which head a fair comparison needs: its learning rate as a multiple of the backbone's, and its first weights."""
     fair = RETRIEVAL[f"{dataset}-ms"]
-    data = replace(fair.data, held_out=HELD_OUT)
+    data = replace(DATA[dataset], held_out=HELD_OUT)
     loop = replace(fair.loop, steps=steps, eval_every=steps // 4, save_every=steps)
     return {
         f"{dataset}-ms-lr{lr:g}-x{factor}-{start}": {
@@ -49,7 +49,7 @@ def causes(dataset: str, losses: Iterable[str], steps: int = 1000) -> dict[str, 
         loop = replace(fair.loop, steps=steps, eval_every=100, save_every=steps, snapshot_every=100, log_every=50)
         for lr in CAUSE_LRS:
             recipe = replace(
-                fair, data=replace(fair.data, held_out=HELD_OUT), loop=loop,
+                fair, data=replace(DATA[dataset], held_out=HELD_OUT), loop=loop,
                 model=replace(fair.model, head_start="pca"),
                 optimizer=replace(fair.optimizer, lr=lr, backbone_lr=lr),
             )  # fmt: skip

@@ -1,6 +1,6 @@
 """The paper's own figures: sketches, feature maps, ablations with its numbers, trials of how methods are tuned."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +9,7 @@ from isosphere.errors import BadArgument
 from isosphere.metrics import registry
 from isosphere.metrics.registry import leading
 from isosphere.paper import published
+from isosphere.paper.published import Row
 from isosphere.paper.tables import TUNINGS
 from isosphere.recipes import constraints, labels
 from isosphere.report import FIGURES as OURS
@@ -34,7 +35,7 @@ FIGURES = {
 ALL = OURS | FIGURES
 """Those of any run, and the paper's own."""
 BASELINE, L2REG, PLAIN, EMA = published.ROWS
-PRINTED = {
+PRINTED: dict[str, tuple[tuple[str, ...], Mapping[float, Row] | Mapping[float | None, Row]]] = {
     PLAIN: (published.RETRIEVAL_METRICS["cars196"], published.SEC_ABLATION),
     L2REG: (published.L2REG_METRICS, published.L2REG_ABLATION),
     EMA: (published.RHO_METRICS, published.RHO_ABLATION),
@@ -88,16 +89,19 @@ def ablation(runs: list[Path], out: Path, metrics: Sequence[str] = (leading("ret
             its = points((one for one in records if _method(one) == method), metric, strength)
             theirs, level = printed(method, metric) if papers else ({}, None)
             places = sorted(its.keys() | theirs.keys())  # drawn side by side: 0.9 and 1 would overlap on any scale
-            ordered = {places.index(x): values for x, values in its.items()}
+            ordered: dict[float, list[float]] = {places.index(x): values for x, values in its.items()}
             means_and_seeds(panel, ordered, style.METHOD_COLORS.get(method, style.BLACK), "-", name)
             for values in points((one for one in records if _method(one) == BASELINE), metric, strength).values():
                 color, label = style.METHOD_COLORS[BASELINE], labels.method_label(BASELINE)
-                panel.axhline(np.mean(values), color=color, linestyle="--", label=label)
+                panel.axhline(float(np.mean(values)), color=color, linestyle="--", label=label)
             if theirs:
-                options = {"color": style.GRAY, "markerfacecolor": "none", "label": "the paper's, BN-Inception"}
-                panel.plot([places.index(x) for x in theirs], list(theirs.values()), ":o", **options)
-                options = {"color": style.GRAY, "linestyle": ":", "linewidth": 1}
-                panel.axhline(level, label="the paper's without constraint", **options)
+                panel.plot(
+                    [places.index(x) for x in theirs], list(theirs.values()), ":o",
+                    color=style.GRAY, markerfacecolor="none", label="the paper's, BN-Inception",
+                )  # fmt: skip
+            if level is not None:
+                words = "the paper's without constraint"
+                panel.axhline(level, label=words, color=style.GRAY, linestyle=":", linewidth=1)
             panel.set_xticks(range(len(places)), [f"{place:g}" for place in places])
             panel.set_xlim(-0.4, len(places) - 0.6)
             panel.set_xlabel(f"{what} of {name}")

@@ -34,7 +34,9 @@ def reproduce(
     seeds, recipes = list(seeds), [recipe for methods in cells.values() for recipe in methods.values()]
     if tune and TRIAL_SEED in seeds:
         raise BadArgument(Option("seeds"), TRIAL_SEED, "another seed than that of the trials")
-    if tune and (held_out := [recipe.data.held_out for recipe in recipes if recipe.data.held_out]):
+    data = [recipe.data for recipe in recipes]
+    held_out = [one.held_out for one in data if isinstance(one, schema.Benchmark | schema.Cifar) and one.held_out]
+    if tune and held_out:
         raise BadArgument(Option("data.held_out"), held_out[0], "left to the trials: final runs have the test set")
     runner = Runner(device)
     chosen = {
@@ -42,7 +44,8 @@ def reproduce(
         for cell, methods in cells.items()
         for method, recipe in methods.items()
     }
-    source, records, made = {"tuned_by": tuned_by.path.stem} if tune and tuned_by else {}, [], 0
+    source, made = {"tuned_by": tuned_by.path.stem} if tune and tuned_by else {}, 0
+    records: list[Record] = []
     for seed in seeds:
         for (cell, method), recipe in chosen.items():
             recipe = followed(replace(recipe, seed=seed), cell, records)
@@ -103,9 +106,9 @@ def _carried(source: Results, cell: str, method: str, recipe: schema.Recipe) -> 
     """
     made = [(run["method"], runs.recipe_of(run["recipe"])) for run in source.records["runs"]]
     fits = [run for its, run in made if its == method and run.loss == recipe.loss]
-    name, of = recipe.data.name, {getattr(run.data, "name", "") for _, run in made}
+    name, of = recipe.data.name, {run.data.name for _, run in made}
     of &= {name} if name in of else {other for other, its in tables.TUNINGS.items() if its == tables.TUNINGS[name]}
-    fits = [run for run in fits if getattr(run.data, "name", "") in of]
+    fits = [run for run in fits if run.data.name in of]
     if not fits:
         reason = "it has no final run with this loss, on this data or on data tuned alike"
         raise NoSettings(source.path, method, cell, reason)

@@ -38,6 +38,12 @@ LOSSES: dict[str, tuple[Loss, int]] = {
 """Each loss with its images per class (App. B.1). Proxy-Anchor is not in the paper: it takes multi-similarity's numbers
 as a start, and its proxies learn a hundred times as fast as the head, as its own paper has them."""
 
+DATA: dict[str, Benchmark] = {
+    "cub200": Benchmark(name="cub200"),
+    "cars196": Benchmark(name="cars196"),
+    "sop": Benchmark(name="sop"),
+    "inshop": Benchmark(name="inshop"),
+}
 WEIGHT_DECAY = {"cub200": 2.5e-3, "cars196": 2.5e-3, "sop": 1e-5, "inshop": 1e-5}
 """From the authors' code; the paper is silent."""
 
@@ -52,14 +58,14 @@ def fair(dataset: str, loss: str) -> Recipe:
     class_lr = 100 * lr if loss == "proxyanchor" else None
     # Figure 1 is of CUB and Cars196 with this loss, 5 to 7 of Cars196, and of all their training images.
     drawn = loss == "triplet" and dataset in ("cub200", "cars196")
-    figures = {"snapshot_every": 400, "snapshot_images": 0} if drawn else {}
+    loop = Loop(steps=1600, eval_every=800, save_every=1600, log_every=50, workers=4)
     return Recipe(
-        data=Benchmark(name=dataset),
+        data=DATA[dataset],
         model=Model(backbone="resnet50_v1", head="bn_fc", dim=512, freeze_bn=True),
         loss=option,
         batches=Batches(size=120, per_class=per_class),
         optimizer=Adam(lr, backbone_lr, WEIGHT_DECAY[dataset], class_lr),
-        loop=Loop(steps=1600, eval_every=800, save_every=1600, log_every=50, workers=4, **figures),
+        loop=replace(loop, snapshot_every=400, snapshot_images=0) if drawn else loop,
     )
 
 
@@ -121,7 +127,7 @@ EXCEPTIONS = {
 }
 """The authors compared multi-similarity with SEC against another head (App. B.1) and other learning rates."""
 
-EMA = next(one for one in printed_methods("cars196", "triplet") if one.method == SEC(radius="ema").method)
+EMA = next(one for one in printed_methods("cars196", "triplet") if isinstance(one, SEC) and one.radius == "ema")
 
 
 def short(eta: float) -> str:

@@ -111,5 +111,5 @@ def sec(runs: list[Path], out: Path) -> list[Path]:
 def _arrow(panel: "Axes", start: np.ndarray, end: np.ndarray, color: str, label: str, line: str = "-") -> None:
     """An arrow in the panel's own units, with an entry in its legend."""
     options = {"arrowstyle": "-|>", "color": color, "linestyle": line, "shrinkA": 0, "shrinkB": 0, "linewidth": 1.6}
-    panel.annotate("", end, start, arrowprops=options)
+    panel.annotate("", tuple(end), tuple(start), arrowprops=options)
     panel.plot([], [], color=color, linestyle=line, label=label)

@@ -144,7 +144,7 @@ def _rates(asked: Asked) -> Cells:
     found = {}
     for loss in asked.losses or ("ms",):
         recipe = RETRIEVAL[f"{dataset}-{loss}"]
-        share = recipe.optimizer.backbone_lr / recipe.optimizer.lr
+        share = (recipe.optimizer.backbone_lr or recipe.optimizer.lr) / recipe.optimizer.lr
         for lr in SWEPT_LRS:
             optimizer = replace(recipe.optimizer, lr=lr, backbone_lr=lr * share)
             found[f"{dataset}-{loss}-lr{lr:g}"] = {
@@ -250,7 +250,8 @@ def printed(table: str, cell: str) -> Printed:
         return published.L2REG_METRICS, {_method(L2Reg(eta=eta)): row for eta, row in published.L2REG_ABLATION.items()}
     if table == "table9":
         used = {rho: replace(EMA, rho=rho) if rho else Baseline() for rho in published.RHO_ABLATION}
-        rows = {_method(used[rho]): row[:3] for rho, row in published.RHO_ABLATION.items()}
+        cut = {rho: row[:3] for rho, row in published.RHO_ABLATION.items()}
+        rows: dict[str, tuple[float, ...]] = {_method(used[rho]): row for rho, row in cut.items()}
         return published.RHO_METRICS[:3], rows
     return (), {}
 

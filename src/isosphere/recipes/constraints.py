@@ -176,12 +176,17 @@ RIVALS = (SEC(relative=True).method, SEC().method)
 """Two that are also compared with each other."""
 
 
+def strength(constraint: Constraint) -> float:
+    """Its eta, or 0 where it has none."""
+    return getattr(constraint, "eta", 0.0)
+
+
 def label(constraint: Constraint) -> str:
     """A constraint in words with its strength: "SEC (η 0.1)"."""
     words = METHODS[constraint.method].label
     if isinstance(constraint, SEC) and not isinstance(constraint.radius, str) and constraint.eta:
         words += f" {constraint.radius:g}"
-    eta = getattr(constraint, "eta", 0)
+    eta = strength(constraint)
     return f"{words} (η {eta:g})" if eta else words
 
 

@@ -31,7 +31,34 @@ class Source(Checked):
     @property
     def place(self) -> str:
         """What the images are called in a message: a benchmark's name, or where they are."""
-        return str(getattr(self, "name", "") or getattr(self, "root", "") or type(self).__name__)
+        return self.name or self.root or type(self).__name__
+
+    # What most kinds have as a field; the others have it here.
+
+    @property
+    def name(self) -> str:
+        """Which of several data sets; empty for one's own images."""
+        return ""
+
+    @property
+    def root(self) -> str:
+        """Where the files are; empty where there are none."""
+        return ""
+
+    @property
+    def fraction(self) -> float:
+        """Share of the shorter side that the frame of a face has."""
+        return 1.0
+
+    @property
+    def align(self) -> bool:
+        """Whether faces are moved to a template."""
+        return False
+
+    @property
+    def skip_unreadable(self) -> bool:
+        """Whether files that cannot be decoded are left out."""
+        return False
 
     @property
     def shorter(self) -> int:

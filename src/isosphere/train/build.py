@@ -51,7 +51,10 @@ def build_batches(recipe: schema.Recipe, labels: Tensor) -> ClassBatches | Shuff
 
 def in_steps(loop: schema.Loop, batches: ClassBatches | ShuffledBatches) -> schema.Loop:
     """Durations as steps, now that the number of images is known."""
-    each = batches.per_epoch if loop.unit == "epochs" else 1
+    each = 1
+    if loop.unit == "epochs":
+        assert isinstance(batches, ShuffledBatches), "a recipe refuses epochs of other batches"
+        each = batches.per_epoch
     return replace(
         loop,
         unit="steps",
@@ -83,7 +86,9 @@ def build_network(recipe: schema.Recipe, model: Embedder) -> nn.Module:
     if not recipe.loop.compile:
         return network
     autograd_compiler.donated_buffer = False  # a constraint may go backward before the loss does
-    return torch.compile(network)
+    compiled = torch.compile(network)
+    assert isinstance(compiled, nn.Module), "a compiled module is a module"
+    return compiled
 
 
 def same_network(one: schema.Recipe, other: schema.Recipe, device: torch.device) -> bool:
@@ -154,8 +159,8 @@ def build_optimizer(
         if captured:
             group["lr"] = torch.tensor(group["lr"], device="cuda")
     fused = next(model.parameters()).is_cuda
-    if recipe.classes.rate < 1:
-        return sampling.RowSGD(groups, lr=optimizer.lr, momentum=optimizer.momentum, fused=fused)
     if isinstance(optimizer, schema.SGD):
+        if recipe.classes.rate < 1:
+            return sampling.RowSGD(groups, lr=optimizer.lr, momentum=optimizer.momentum, fused=fused)
         return torch.optim.SGD(groups, momentum=optimizer.momentum, fused=fused)
     return torch.optim.Adam(groups, fused=fused, capturable=captured)

@@ -7,13 +7,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from isosphere.data.transforms import View
+
 Update = Callable[[Any, Tensor, Tensor, Tensor], dict[str, Tensor]]
 
 
 class CompiledView:
     """A view of images in memory, whose hundreds of small kernels are compiled into a few."""
 
-    def __init__(self, view: Callable[[Tensor, Tensor], Tensor]):
+    def __init__(self, view: View):
         self.draws, self.seen = view.draws, torch.compile(view.__call__)
 
     def __call__(self, images: Tensor, numbers: Tensor) -> Tensor:
@@ -35,14 +37,14 @@ class CapturedStep:
 
     def __call__(self, run: Any, images: Tensor, labels: Tensor, progress: float) -> dict[str, Tensor]:
         if self.graph is None:
-            self._capture(run, images, labels)
+            self.graph = self._capture(run, images, labels)
         self.images.copy_(images, non_blocking=True)
         self.labels.copy_(labels, non_blocking=True)
         self.progress.fill_(progress)
         self.graph.replay()
         return self.found
 
-    def _capture(self, run: Any, images: Tensor, labels: Tensor) -> None:
+    def _capture(self, run: Any, images: Tensor, labels: Tensor) -> torch.cuda.CUDAGraph:
         self.images, self.labels = images.cuda().clone(), labels.cuda().clone()
         self.progress = torch.zeros((), device="cuda")
         before = [{name: value.clone() for name, value in module.state_dict().items()} for module in self.modules]
@@ -61,10 +63,11 @@ class CapturedStep:
                 value.copy_(moments[parameter][name]) if parameter in moments else value.zero_()
         torch.cuda.set_rng_state(random)
         self.optimizer.zero_grad(set_to_none=True)
-        self.graph = torch.cuda.CUDAGraph()
+        graph = torch.cuda.CUDAGraph()
         # Other threads, such as a loader's that pins memory, may use the device meanwhile.
-        with torch.cuda.graph(self.graph, stream=side, capture_error_mode="thread_local"):
+        with torch.cuda.graph(graph, stream=side, capture_error_mode="thread_local"):
             self.found = self.update(run, self.images, self.labels, self.progress)
+        return graph
 
 
 @cache

@@ -19,10 +19,21 @@ Embedded = dict[str, Tensor]  # rows (N, D) by name; those of "embeddings" are k
 class Evaluation(Protocol):
     """Retrieval, faces, frozen features, or none: one file each."""
 
-    headline: str  # the metric that leads
-    images: Images  # whose embeddings are kept
-    view: View | None  # what is done to their pixels
-    is_query: Tensor | None  # which of them ask (N,), where the others are a gallery of their own
+    @property
+    def headline(self) -> str:
+        """The metric that leads."""
+
+    @property
+    def images(self) -> Images:
+        """Whose embeddings are kept."""
+
+    @property
+    def view(self) -> View | None:
+        """What is done to their pixels."""
+
+    @property
+    def is_query(self) -> Tensor | None:
+        """Which of them ask (N,), where the others are a gallery of their own."""
 
     @property
     def sets(self) -> list[Images]:

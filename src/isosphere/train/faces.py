@@ -12,6 +12,7 @@ from isosphere.data import alignment, faces
 from isosphere.data.frames import Source, framed, square
 from isosphere.data.images import Images, ImageSet, existing, open_images
 from isosphere.data.pairs import SETS, Pairs, read_pairs
+from isosphere.data.recordio import RecordSet
 from isosphere.data.text_lists import lines
 from isosphere.errors import BadArgument, OneKindOfPairs, Option, SinglePhotographs, TooFewClasses
 from isosphere.inference import ImageEmbedder, parse_place, progress_bar
@@ -25,7 +26,7 @@ from isosphere.metrics.faces import (
     verification,
     wrong_pairs,
 )
-from isosphere.metrics.registry import leading
+from isosphere.metrics.registry import VERIFIED, leading
 from isosphere.recipes import schema
 from isosphere.sphere import norms
 from isosphere.train import overlap
@@ -84,7 +85,7 @@ class Faces:
             embeddings = embedded[pairs.name]
             left, right = embeddings[pairs.left.to(embeddings.device)], embeddings[pairs.right.to(embeddings.device)]
             verified = verification(left, right, pairs.same, pairs.fold)
-            found[pairs.name] = verified[self.headline]
+            found[pairs.name] = verified[VERIFIED]
             if final:
                 found[f"{pairs.name}_std"] = verified["std"]
                 cosines = pair_cosines(left, right)
@@ -96,10 +97,12 @@ class Faces:
                 found |= {f"{pairs.name}_tar@{far:g}": share for far, share in accepted.items()}
                 found |= _foreseen(pairs.name, lower, wrong)
         found = {self.headline: sum(found[pairs.name] for pairs in self.pairs) / len(self.pairs)} | found
-        return found | self._identified(embedded, seed) if "probes" in embedded else found
+        if self.probes is None or "probes" not in embedded:
+            return found
+        return found | self._identified(self.probes.labels, embedded, seed)
 
-    def _identified(self, embedded: Embedded, seed: int) -> dict[str, float]:
-        probes, labels = embedded["probes"], self.probes.labels.to(embedded["probes"].device)
+    def _identified(self, truth: Tensor, embedded: Embedded, seed: int) -> dict[str, float]:
+        probes, labels = embedded["probes"], truth.to(embedded["probes"].device)
         sets = {name: embedded[f"among {name}"] for name in self.distractors}
         everyone = torch.cat(list(sets.values()))
         counts = [10**power for power in range(3, 7) if 10**power <= len(everyone)]
@@ -164,14 +167,14 @@ def face_counts(data: schema.Faces) -> dict[str, int]:
     return count(open_people(data), *open_tests(data))
 
 
-def count(people: ImageSet, pairs: list[Pairs], probes: list[Source], others: list[Source]) -> dict[str, int]:
+def count(people: Images, pairs: list[Pairs], probes: list[Source], others: list[Source]) -> dict[str, int]:
     """Of people and test sets that were opened."""
     probed, among = (sum(len(source.images) for source in sources) for sources in (probes, others))
     trained = {"images": len(people), "people": len(people.classes)}
     return trained | {"pairs": sum(map(len, pairs)), "probes": probed, "distractors": among}
 
 
-def open_people(data: schema.Faces) -> ImageSet:
+def open_people(data: schema.Faces) -> ImageSet | RecordSet:
     """Who is trained on, not framed yet."""
     if not data.root:
         raise BadArgument(Option("data.root"), "", "a folder of people's folders, or a .rec next to its .idx")
@@ -227,7 +230,7 @@ def _names(sources: list[Source]) -> list[str]:
     return short if apart else [f"{name}-{number}" for number, name in enumerate(short, 1)]
 
 
-def _refuse_singles(probes: ImageSet, place: str) -> None:
+def _refuse_singles(probes: Images, place: str) -> None:
     if int(torch.bincount(probes.labels).max()) < 2:
         raise SinglePhotographs(place)
 

@@ -17,6 +17,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from isosphere import files, runs
+from isosphere.data.images import ImageSet
 from isosphere.metrics.registry import NORM_MEAN, NORM_VARIANCE, choosing, metric
 from isosphere.monitor import recorded, turn_figures
 from isosphere.recipes import options, schema
@@ -102,7 +103,9 @@ class Journal:
 
     def advance(self, step: int, note: str = "") -> None:
         """Move the bar; a note replaces the one next to it."""
-        self.progress.update(self.bar, completed=step, **({"note": note} if note else {}))
+        self.progress.update(self.bar, completed=step)
+        if note:
+            self.progress.update(self.bar, note=note)
 
     def say(self, text: str) -> None:
         """A line above the bar, which also a log file gets."""
@@ -118,7 +121,8 @@ class Journal:
         now, before = directions.float().cpu().numpy(), folder / f"directions-{step - every:07d}.npy"
         since = runs.snapshot_path(self.folder, step - every)
         held = np.load(since) if before.is_file() and since.is_file() else {}
-        if np.array_equal(held.get("indices"), arrays["indices"]):  # a resumed run may take more images, or fewer
+        # A resumed run may take more images, or fewer.
+        if "indices" in held and np.array_equal(held["indices"], arrays["indices"]):
             # The chord keeps small angles exact, where the arc cosine of a product near 1 does not.
             chords = np.linalg.norm(now - np.load(before), axis=1)
             arrays["angles"] = np.degrees(2 * np.arcsin(np.minimum(chords / 2, 1))).astype(np.float32)
@@ -127,7 +131,7 @@ class Journal:
             figures = {NORM_MEAN: float(lengths.mean()), NORM_VARIANCE: float(lengths.var())}
             figures |= turn_figures(torch.from_numpy(lengths), torch.from_numpy(arrays["angles"]))  # in degrees
             self.write(step, "turn", {"since": step - every, **recorded(figures)})
-        np.savez_compressed(runs.snapshot_path(self.folder, step), **arrays)
+        _save(runs.snapshot_path(self.folder, step), arrays)
         np.save(folder / f"directions-{step:07d}.npy", now)
         # Two are kept, the last and what a run resumed from the last checkpoint turns from; all would be large.
         saved = max(self.resumed_at, (step - 1) // max(1, self.loop.save_every) * self.loop.save_every)
@@ -141,16 +145,20 @@ class Journal:
         if not self.active:
             return
         images, scale = evaluation.images, float(embeddings.abs().max().clamp(min=1e-30))
-        arrays = {"embeddings": (embeddings / scale).half().cpu().numpy(), "labels": images.labels.cpu().numpy()}
+        arrays = {
+            "scale": np.array(scale),
+            "classes": np.array(images.classes),
+            "embeddings": (embeddings / scale).half().cpu().numpy(),
+            "labels": images.labels.cpu().numpy(),
+        }
         if evaluation.is_query is not None:
             arrays["is_query"] = evaluation.is_query.numpy()
-        names = np.array(images.classes)
-        np.savez_compressed(self.folder / runs.EMBEDDINGS, scale=scale, classes=names, **arrays)
+        _save(self.folder / runs.EMBEDDINGS, arrays)
         if images.paths is not None:
             lines = [below(Path(path), Path(self.recipe.data.root)) for path in images.paths]
             (self.folder / runs.PATHS).write_text("\n".join(lines) + "\n", **runs.ANY_NAME)
-        elif images.pixels is not None and images.pixels.numel() <= THUMBNAILS:
-            np.savez_compressed(self.folder / runs.THUMBNAILS, pixels=images.pixels.cpu().numpy())
+        elif isinstance(images, ImageSet) and images.pixels is not None and images.pixels.numel() <= THUMBNAILS:
+            _save(self.folder / runs.THUMBNAILS, {"pixels": images.pixels.cpu().numpy()})
 
     def measured(self, step: int, headline: str, found: dict[str, float]) -> None:
         """Show an evaluation in a line, and its headline next to the bar."""
@@ -237,6 +245,10 @@ def below(path: Path, root: Path) -> str:
     """A path as seen from the data's root, a folder or a CSV in one, so that both may move; one elsewhere as it is."""
     folder = root.parent if root.is_file() else root
     return str(path.relative_to(folder) if path.is_relative_to(folder) else path)
+
+
+def _save(path: Path, arrays: dict[str, np.ndarray]) -> None:
+    np.savez_compressed(path, **arrays)  # type: ignore[arg-type]  # none of them is called allow_pickle
 
 
 def write_json(path: Path, values: Any) -> None:

@@ -9,7 +9,7 @@ import torch
 
 from isosphere.data.copies import find_copies
 from isosphere.data.faces import letters
-from isosphere.data.images import Images, ImageSet
+from isosphere.data.images import Images
 from isosphere.data.lists import some
 from isosphere.errors import (
     CopiesWarning,
@@ -34,11 +34,11 @@ def named(people: Iterable[str]) -> dict[str, str]:
     return {letters(name): name for name in people if not name.isdigit()}
 
 
-def refuse_probes(probes: ImageSet, distractors: Sequence[ImageSet]) -> None:
+def refuse_probes(probes: Images, distractors: Sequence[Images]) -> None:
     """A photograph is nearer to itself than to any other, so no probe's file may be a distractor."""
     file, counts = _file(), torch.bincount(probes.labels)[probes.labels].tolist()  # a person's only one is no probe
-    asked = {file(path) for path, count in zip(probes.paths, counts, strict=True) if count > 1}
-    others = {file(path): path for images in distractors for path in images.paths}
+    asked = {file(path) for path, count in zip(probes.paths or (), counts, strict=True) if count > 1}
+    others = {file(path): path for images in distractors for path in images.paths or ()}
     total = sum(map(len, distractors))
     met = [path for one, path in others.items() if one in asked]
     if met:
@@ -52,7 +52,7 @@ def refuse_probes(probes: ImageSet, distractors: Sequence[ImageSet]) -> None:
         warnings.warn(NamesakesWarning(text, len(alike), alike), stacklevel=2)
 
 
-def refuse_trained(people: Images, tests: Sequence[ImageSet]) -> None:
+def refuse_trained(people: Images, tests: Sequence[Images]) -> None:
     """Refuse to train on photographs that are tested on, and warn of people who have the name of one of them."""
     file = _file()
     shown = {file(path) for images in tests for path in images.paths or ()}
@@ -68,7 +68,7 @@ def refuse_trained(people: Images, tests: Sequence[ImageSet]) -> None:
         warnings.warn(NamesakesWarning(text, len(alike), alike), stacklevel=2)
 
 
-def _namesakes(people: Iterable[str], sets: Sequence[ImageSet]) -> list[str]:
+def _namesakes(people: Iterable[str], sets: Sequence[Images]) -> list[str]:
     """Those of the people whose name somebody in the sets has, too, by its letters."""
     known, others = named(people), named(name for images in sets for name in images.classes)
     return sorted(known[one] for one in known.keys() & others.keys())

@@ -97,7 +97,8 @@ def check_splits(images: ImageSet, root: str) -> None:
     """Refuse a given split that has training images alone, or test images alone."""
     given = set(images.splits or ())
     if len(given) == 1:
-        raise OneSplit(root, *given, "test" if given == {"train"} else "train")
+        (only,) = given
+        raise OneSplit(root, only, "test" if only == "train" else "train")
 
 
 def benchmark_task(data: schema.Benchmark, device: torch.device) -> Task:

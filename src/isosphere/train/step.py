@@ -92,7 +92,9 @@ def update(run: Run, images: Tensor, labels: Tensor, progress: Tensor | float) -
 
     # ---- what is logged: the losses, and the figures of norms and of the criterion's gradient (Proposition 1)
     values = {"loss": loss.detach(), "metric": metric.detach(), "penalty": penalty.detach()}
-    gradient = embeddings.grad if held.grad is None else embeddings.grad - held.grad
+    gradient = embeddings.grad
+    if gradient is not None and held.grad is not None:
+        gradient = gradient - held.grad
     record, lr = norm_record(embeddings, gradient), run.optimizer.param_groups[0]["lr"]
     (figures,) = norm_figures(record.unsqueeze(0), lr, proxy_power(run.optimizer))
     return values | dict(zip(FIGURES, figures.unbind(), strict=True))

@@ -11,6 +11,7 @@ from torch import Tensor
 from isosphere.errors import Diverged, Option
 from isosphere.inference import half_precision
 from isosphere.metrics.registry import NORM_MEAN
+from isosphere.recipes.constraints import strength
 
 if TYPE_CHECKING:
     from isosphere.train.step import Run
@@ -20,7 +21,7 @@ def stop_diverged(run: "Run", step: int, reason: str, found: dict[str, Tensor]) 
     """Raise Diverged with the values that show it, and with what the run could try and does not."""
     recipe, eta = run.recipe, run.constraint.eta_at((step - 1) / run.loop.steps)
     values = {name: float(found[name]) for name in ("loss", NORM_MEAN) if name in found}
-    remedies = [_less(Option("constraint.eta", recipe.constraint.eta))] if eta else []
+    remedies = [_less(Option("constraint.eta", strength(recipe.constraint)))] if eta else []
     remedies += [_less(Option("optimizer.lr", recipe.optimizer.lr))]
     remedies += [Option("loop.clip", 1.0)] if recipe.loop.clip is None else []
     remedies += [Option("loop.precision", "float32")] if half_precision(recipe.loop, run.device) else []
@@ -60,7 +61,7 @@ def signals() -> Iterator[list[int]]:
 
     def remember(number: int, frame: object) -> None:
         if caught:
-            signal.signal(number, before[number])
+            signal.signal(number, before[signal.Signals(number)])
             signal.raise_signal(number)
         caught.append(number)
 

@@ -63,7 +63,9 @@ class Runner:
         Benchmarks need no such check: what their copies lack is refused, or noted in the result.
         """
         data = recipe.data
-        if "counts" not in result or not all(one and Path(one).exists() for one in (data.root, data.pairs_root)):
+        if "counts" not in result or not isinstance(data, schema.Faces):
+            return
+        if not all(one and Path(one).exists() for one in (data.root, data.pairs_root)):
             return
         if data not in self.counts:
             try:
