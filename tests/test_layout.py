@@ -40,7 +40,9 @@ ALLOWED = {
         "distributed", "samplers", "errors", "locks",
     },  # fmt: skip
     "monitor": {"monitor", "losses", "sphere"},
-    "paper": {"paper", "recipes", "report", "runs", "train", "distributed", "locks", "metrics", "sphere"},
+    "paper": {
+        "paper", "data", "inference", "recipes", "report", "runs", "train", "distributed", "locks", "metrics", "sphere",
+    },  # fmt: skip
     "report": {"report", "runs", "sphere", "metrics", "recipes"},
 }
 FREE = {"__init__", "__main__", "cli"}

@@ -12,10 +12,11 @@ from PIL import Image
 from torch import Tensor
 
 from isosphere import SEC, functional, runs, sphere
-from isosphere.inference import feature_maps, load_run
+from isosphere.inference import load_run
 from isosphere.losses.margins import CosFace
 from isosphere.losses.slopes import through_directions
 from isosphere.paper import published
+from isosphere.paper.feature_maps import last_maps
 from isosphere.train import loop
 from references import pair_masks
 from tiny import tiny_recipe
@@ -260,7 +261,7 @@ def test_figure_8_maps_are_what_the_last_layer_gives(tmp_path):
     whole = torch.randint(256, (12, 30, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
     Image.fromarray(whole.numpy()).save(tmp_path / "a.png")
     pixels = whole[:, 9:21]
-    found = feature_maps([tmp_path / "run"], [tmp_path / "a.png"])
+    found = last_maps([tmp_path / "run"], [tmp_path / "a.png"])
     model = load_run(tmp_path / "run", "cpu").model
     with torch.no_grad():
         wanted = model.backbone.layers(model.preprocessing(pixels.permute(2, 0, 1)[None]))

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from isosphere import distributed, files, runs
 from isosphere.data.alignment import FaceView
-from isosphere.data.decoding import decode, in_memory
+from isosphere.data.decoding import in_memory
 from isosphere.data.feed import loader
 from isosphere.data.frames import Source, framed, square
 from isosphere.data.images import Images, ImageSet, open_images
@@ -315,21 +315,3 @@ def embed_files(trained: Trained, root: str, out: Path, features: bool = False) 
     lines = [f"{path}\t{name}\n" for path, name in zip(images.files, names, strict=True)]
     files.write(paths, "".join(lines), "surrogateescape")
     return [out, labels, paths]
-
-
-@torch.no_grad()
-def feature_maps(folders: list[Path], paths: list[Path]) -> dict[str, list[np.ndarray]]:
-    """The last layer with places for these images, (K, C, H, W), and its preprocessed images, for each run."""
-    if not paths:
-        raise BadArgument("images", [], "one image or more")
-    found, seen, pixels = [], [], [decode(path) for path in paths]
-    for trained in map(load_run, folders):
-        backbone, view = trained.model.backbone, evaluation_view(trained.recipe.data)
-        maps = getattr(backbone, "maps", None) or getattr(backbone, "forward_features", None)  # the latter is timm's
-        if maps is None:
-            name = trained.recipe.model.backbone
-            raise BadArgument(Option("model.backbone"), name, "one of ours or timm's, with maps")
-        images = torch.stack([view(image) for image in pixels]).to(trained.device)
-        found.append(maps(trained.model.preprocessing(images)).float().cpu().numpy())
-        seen.append(images.permute(0, 2, 3, 1).cpu().numpy())
-    return {"maps": found, "images": seen}

@@ -5,8 +5,9 @@ import pytest
 import torch
 from torch import nn
 
+from isosphere.losses.constraint import Constraint
 from isosphere.losses.decoupled import DecoupledSEC
-from isosphere.losses.norms import SEC, Constraint
+from isosphere.losses.norms import SEC
 from isosphere.train.loop import fit
 from tiny import tiny_recipe
 

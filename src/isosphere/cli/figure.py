@@ -44,9 +44,9 @@ def run(asked: Namespace) -> None:
     figure, out = ALL[asked.name], asked.out or Path(asked.name)
     options = figure.options({name: value for name, value in vars(asked).items() if name in OWN})
     if asked.name == "feature-maps":
-        from isosphere.inference import feature_maps
+        from isosphere.paper.feature_maps import last_maps
 
-        options |= feature_maps([*map(Path, asked.runs)], asked.images)
+        options |= last_maps([*map(Path, asked.runs)], asked.images)
     for path in figure(asked.runs, out, **options):
         print(path)
 

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from isosphere import sphere
 
-from .norms import Constraint, last_layer
+from .constraint import Constraint, last_layer
 
 
 class ShuffledPulls(Constraint):

@@ -4,7 +4,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from .norms import SEC, Constraint, last_layer
+from .constraint import Constraint, last_layer
+from .norms import SEC
 
 
 class DecoupledSEC(Constraint):

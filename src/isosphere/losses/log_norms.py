@@ -11,7 +11,8 @@ from torch import Tensor
 from isosphere import sphere
 
 from .checks import check_embeddings, check_finite, number, reads_values
-from .norms import Constraint, risen
+from .constraint import Constraint
+from .norms import risen
 
 
 def log_norm_penalty(embeddings: Tensor, mean: Tensor | None = None) -> Tensor:

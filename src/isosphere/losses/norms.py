@@ -12,6 +12,7 @@ from isosphere import sphere
 from isosphere.errors import BadArgument, Unsupported
 
 from .checks import check_embeddings, check_finite, number, reads_values, warn
+from .constraint import Constraint
 from .transforms import once, transformed
 
 RADII = ("batch", "ema", "initial", "learned")
@@ -100,44 +101,6 @@ def balanced_directions(embeddings: Tensor) -> Tensor:
     It is GradScale (Draganov et al., ICML 2025, arXiv 2502.09252) with p = 1, divided by the mean norm.
     """
     return _BalancedDirections.apply(embeddings)[0]
-
-
-class Constraint(nn.Module):
-    """What a training loop asks of a constraint. By itself it does nothing; a subclass overrides what it needs.
-
-    A constraint may act on the first weights (`start`), on the gradient of the embeddings (`inputs`), on the
-    embeddings (`forward`, a penalty), or on the model after a step (`after_step`). It may keep its penalty out of the
-    optimizer (`through_optimizer`).
-    """
-
-    sync = True
-
-    def start(self, model: nn.Module) -> None:
-        """Change the first weights; called once, before training."""
-
-    def inputs(self, embeddings: Tensor) -> Tensor:
-        """What the criterion gets in place of the embeddings (N, D)."""
-        return embeddings
-
-    def forward(self, embeddings: Tensor, *, progress: Tensor | float | None = None) -> Tensor:
-        """The penalty, already weighted, (N, D) -> scalar."""
-        return sphere.raised(embeddings.detach()).new_zeros(())
-
-    def through_optimizer(self, penalty: Tensor, model: nn.Module) -> Tensor:
-        """The part of the penalty whose gradient goes through the optimizer; called before the backward pass."""
-        return penalty
-
-    def after_step(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-        """Change the model, and what the optimizer holds of it, after the optimizer's step."""
-
-    def eta_at(self, progress: float) -> float:
-        """The penalty's weight when this fraction of training lies behind."""
-        return 0.0
-
-
-def last_layer(model: nn.Module) -> nn.Module:
-    """The last layer of a model's head, which gives the embeddings."""
-    return [*model.get_submodule("head").children()][-1]
 
 
 class BalancedDirections(Constraint):

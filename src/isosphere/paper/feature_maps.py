@@ -4,8 +4,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import torch
 
-from isosphere.errors import BadArgument
+from isosphere.data.decoding import decode
+from isosphere.errors import BadArgument, Option
+from isosphere.inference import evaluation_view, load_run
 from isosphere.recipes import labels as words
 from isosphere.report import style
 from isosphere.report.records import read_folders
@@ -67,3 +70,21 @@ def feature_maps(
             heat.set_clim(min(values.min(), 0.0), max(values.max(), 1e-12))
             panel.set_title(f"channel {channel}", fontsize=7)
     return style.files(out)
+
+
+@torch.no_grad()
+def last_maps(folders: list[Path], paths: list[Path]) -> dict[str, list[np.ndarray]]:
+    """The last layer with places for these images, (K, C, H, W), and its preprocessed images, for each run."""
+    if not paths:
+        raise BadArgument("images", [], "one image or more")
+    found, seen, pixels = [], [], [decode(path) for path in paths]
+    for trained in map(load_run, folders):
+        backbone, view = trained.model.backbone, evaluation_view(trained.recipe.data)
+        maps = getattr(backbone, "maps", None) or getattr(backbone, "forward_features", None)  # the latter is timm's
+        if maps is None:
+            name = trained.recipe.model.backbone
+            raise BadArgument(Option("model.backbone"), name, "one of ours or timm's, with maps")
+        images = torch.stack([view(image) for image in pixels]).to(trained.device)
+        found.append(maps(trained.model.preprocessing(images)).float().cpu().numpy())
+        seen.append(images.permute(0, 2, 3, 1).cpu().numpy())
+    return {"maps": found, "images": seen}

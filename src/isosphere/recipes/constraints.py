@@ -46,7 +46,7 @@ METHODS = {
 class Baseline(Checked):
     """No constraint on the norms."""
 
-    built_by = "isosphere.losses.norms:Constraint"
+    built_by = "isosphere.losses.constraint:Constraint"
     becomes = "SEC"  # where a field is given: `--constraint.eta 0.1` on a recipe without a constraint
 
     @property

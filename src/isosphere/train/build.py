@@ -15,7 +15,8 @@ from isosphere.data.packed import PackedSet
 from isosphere.data.two_views import ContrastiveView
 from isosphere.errors import BadArgument, Option, UnfillableBatch, WrongSize
 from isosphere.inference import half_precision
-from isosphere.losses import CosineClassifier, ShardedClassifier, norms, sampling
+from isosphere.losses import CosineClassifier, ShardedClassifier, sampling
+from isosphere.losses.constraint import Constraint
 from isosphere.models.embedder import Embedder
 from isosphere.recipes import losses as options
 from isosphere.recipes import schema
@@ -136,7 +137,7 @@ def build_criterion(recipe: schema.Recipe, classes: int, products: torch.dtype |
     return CosineClassifier(dim, classes, margin, scale, products)
 
 
-def build_constraint(constraint: schema.Constraint) -> norms.Constraint:
+def build_constraint(constraint: schema.Constraint) -> Constraint:
     """What the option names; the loop gathers embeddings first, so that it does not synchronize by itself."""
     built = resolve_name(constraint.built_by)(**vars(constraint))
     built.sync = False

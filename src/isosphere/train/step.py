@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from isosphere import distributed
 from isosphere.errors import LossOverflow, NotFinite
 from isosphere.inference import half_precision
-from isosphere.losses.norms import Constraint
+from isosphere.losses.constraint import Constraint
 from isosphere.models.embedder import Embedder
 from isosphere.monitor import FIGURES, norm_figures, norm_record, proxy_power
 from isosphere.recipes import schema
