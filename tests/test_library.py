@@ -1,4 +1,4 @@
-"""The library from outside: public names as type checkers and a plain import see them, and docs/library.md runs."""
+"""The library from outside: public names as type checkers and a plain import see them, and docs/guides/own_loop.md runs."""
 
 import importlib.metadata
 import importlib.util
@@ -24,7 +24,7 @@ from ranks import on_ranks
 from test_readme import ROOT, blocks
 from tiny import tiny_recipe
 
-PAGE = ROOT / "docs" / "library.md"
+PAGE = ROOT / "docs" / "guides" / "own_loop.md"
 
 # ---------------------------------------------------------------- names
 

@@ -1,4 +1,4 @@
-"""docs/paper_map.md is whole and names only what exists; and the few equations that no other test transcribes."""
+"""docs/evidence/paper_map.md is whole and names only what exists; and the few equations that no other test transcribes."""
 
 import ast
 import json
@@ -42,7 +42,7 @@ def read_map(text: str) -> dict[str, list[dict[str, str]]]:
     return found
 
 
-MAP = read_map((ROOT / "docs" / "paper_map.md").read_text(encoding="utf-8"))
+MAP = read_map((ROOT / "docs" / "evidence" / "paper_map.md").read_text(encoding="utf-8"))
 ROWS = [pytest.param(row, id=f"{kind}-{row['place']}-{number}") for kind, rows in MAP.items()
         for number, row in enumerate(rows)]  # fmt: skip
 
@@ -94,7 +94,7 @@ def test_what_a_row_names_exists(row):
 
 
 def test_what_has_been_measured_or_drawn_is_told():
-    """A table's runs under results/ and a figure under docs/figures/ stand in their rows: change the map with them."""
+    """A table's runs under results/ and a figure under docs/evidence/figures/ stand in their rows: change the map with them."""
     told = {(kind, number): row["result"] for kind in ("Tables", "Figures") for row in MAP[kind]
             for number in re.findall(r"\d+", row["place"])}  # fmt: skip
     for file in sorted((ROOT / "results").glob("*.json")):
@@ -104,8 +104,8 @@ def test_what_has_been_measured_or_drawn_is_told():
         cell = told["Tables", held.table.removeprefix("table")]
         final = bool(json.loads(file.read_text(encoding="utf-8"))["runs"])
         assert f"`results/{file.name}`" in cell and ("no final run" in cell) != final, file.name
-    for number in {re.match(r"fig(\d+)", file.name)[1] for file in (ROOT / "docs" / "figures").glob("fig*.png")}:
-        assert f"`docs/figures/fig{number}" in told["Figures", number], number
+    for number in {re.match(r"fig(\d+)", file.name)[1] for file in (ROOT / "docs" / "evidence" / "figures").glob("fig*.png")}:
+        assert f"`docs/evidence/figures/fig{number}" in told["Figures", number], number
 
 
 def test_a_name_that_is_not_there_is_found(tmp_path):

@@ -1,4 +1,4 @@
-"""Write the numbers of docs/evidence.md from results/: `python tools/evidence.py`.
+"""Write the numbers of docs/evidence/index.md from results/: `python tools/evidence.py`.
 
 Each part of the page between `<!-- NAME -->` and `<!-- /NAME -->` is made by the function of that name here. With
 `--check` nothing is written, and the exit code is 1 if a part is not what the results say.
@@ -12,7 +12,7 @@ from isosphere.report import differences, tables
 from isosphere.runs import Record, read_results
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "evidence.md"
+PAGE = ROOT / "docs" / "evidence" / "index.md"
 DATASETS = {"cub200": "CUB-200-2011", "cars196": "Cars196"}
 RELATIVE = "relative SEC (ours)"
 Head = tuple[str, int, str, str]  # backbone's learning rate, factor of the head's, first weights, method

@@ -456,7 +456,7 @@ def test_only_results_go_to_stdout_and_notes_are_lines(faces: Path, tmp_path: Pa
 
 @pytest.mark.filterwarnings("ignore::isosphere.errors.CroppedFacesWarning")
 def test_the_code_in_the_docs_runs(faces: Path, trained: Path, tmp_path: Path, monkeypatch) -> None:
-    text = (Path(__file__).parents[2] / "docs" / "faces.md").read_text()
+    text = (Path(__file__).parents[2] / "docs" / "guides" / "faces.md").read_text()
     code = text.split("```python\n")[1].split("```")[0].replace("[0.01]", "[0.5]").replace("(1_000, 10_000)", "(5, 12)")
     (tmp_path / "pairs").symlink_to(faces)
     monkeypatch.chdir(tmp_path)

@@ -2,7 +2,7 @@
 
 Claim: with cosine softmax heads SEC evens out the norms.
 Cost: 60 epochs of what you have.
-Command: `isosphere train faces-arcface-sec ./people --data.pairs_root pairs`; docs/faces.md has more.
+Command: `isosphere train faces-arcface-sec ./people --data.pairs_root pairs`; docs/guides/faces.md has more.
 """
 
 from dataclasses import replace
