@@ -26,7 +26,8 @@ from isosphere.data.workers import cores
 from isosphere.errors import BadArgument, BadCheckpoint, CroppedFacesWarning, NoCheckpoint, Option, UnreadableImage
 from isosphere.metrics.faces import mirror_averaged
 from isosphere.models.embedder import Embedder, build_embedder
-from isosphere.recipes import schema
+from isosphere.models.own import build_own_embedder
+from isosphere.recipes import own, schema
 from isosphere.recipes.fields import located, split_share
 from isosphere.samplers import OrderedBatches
 
@@ -182,6 +183,8 @@ class Trained:
         if not given:
             raise BadArgument("images", [], "one image or more")
         labels = torch.zeros(len(given), dtype=torch.long)
+        if isinstance(self.recipe.data, schema.OwnData) and self.recipe.data.transformed:
+            return self._transformed(given, labels, features)
         paths = [str(image) for image in given if isinstance(image, str | Path)]
         if len(paths) == len(given):
             found, view = preprocessed(self, ImageSet(labels, ["files"], paths), Path(paths[0]).parent, skip=False)
@@ -200,8 +203,18 @@ class Trained:
         return torch.cat(rows)
 
 
-def load_run(folder: str | Path, device: str | torch.device = "auto") -> Trained:
+    def _transformed(self, given: Sequence[Any], labels: Tensor, features: bool) -> Tensor:
+        """Raw embeddings of images as the run's own dataset gives them: float tensors of one shape."""
+        if not all(isinstance(image, Tensor) and image.is_floating_point() for image in given):
+            raise BadArgument("images", type(given[0]), "float tensors (C, H, W), as the dataset of this run gave them")
+        pixels = ImageSet(labels, ["images"], pixels=torch.stack([*given]))
+        return replace(self.embedder, workers=0, shown=False)(pixels, None, self.model.features if features else None)
+
+
+def load_run(folder: str | Path, device: str | torch.device = "auto", model: object = None) -> Trained:
     """The trained model of a run folder; relative paths in its recipe begin where it was trained.
+
+    `model` is the network of a run that was given one as an object.
 
     The device is cpu, cuda (torch's current one) or cuda:1; "auto" is a GPU if there is one. torch.distributed is left
     as it is, also under torchrun.
@@ -210,17 +223,28 @@ def load_run(folder: str | Path, device: str | torch.device = "auto") -> Trained
     saved = read_checkpoint(folder / runs.CHECKPOINT)
     recipe = located(runs.recipe_of(saved["recipe"]), runs.bases(folder))
     # The checkpoint holds all weights, so the pretrained file may be gone.
-    model = build_model(replace(recipe.model, weights=None), recipe.data.size)
-    load_weights(model, saved["model"])
+    plain = replace(recipe.model, weights=None) if isinstance(recipe.model, schema.Model) else recipe.model
+    network = build_model(plain, recipe.data.size, model)
+    load_weights(network, saved["model"])
     chosen = distributed.find_device(device)
     if chosen.type == "cuda" and chosen.index is None:  # it stays there, whatever is the current one later
         chosen = torch.device("cuda", torch.cuda.current_device())
     stopped = None if saved["finished"] else saved["step"]
-    return Trained(recipe, model.to(chosen).eval(), chosen, saved["classes"], saved.get("images"), stopped)
+    return Trained(recipe, network.to(chosen).eval(), chosen, saved["classes"], saved.get("images"), stopped)
 
 
-def build_model(model: schema.Model, size: int) -> Embedder:
-    """The embedder that the recipe names, for images of `size` x `size` pixels."""
+def build_model(
+    model: schema.Networks, size: int, given: object = None, images: Tensor | None = None
+) -> Embedder:
+    """The embedder that the recipe names, for images of `size` x `size` pixels.
+
+    A network of the user's own is the one `given`, or what its path names; `images` (N, C, H, W) show what it gives.
+    """
+    if isinstance(model, schema.OwnModel):
+        module: Any = own.find("model", model, given)
+        module = module if isinstance(module, nn.Module) else own.called(module)
+        shown = torch.zeros(2, 3, size, size, dtype=torch.uint8) if images is None else images
+        return build_own_embedder(module, model.head, model.dim, model.freeze_bn, model.preprocessing, model.width, shown)
     fields = {name: value for name, value in vars(model).items() if name != "head_start"}  # done before the first step
     return build_embedder(**fields, size=size)
 

@@ -12,7 +12,6 @@ The first is the recipe photos-sec on these images. `isosphere recipes` lists th
 """
 
 from argparse import Namespace
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,20 +55,10 @@ def run(asked: Namespace) -> None:
     if asked.out is not None and asked.out.exists() and not asked.out.is_dir():
         raise BadUsage("isosphere train", f"--out {asked.out} is a file: name a folder for the run")
 
-    from isosphere import distributed
-    from isosphere.train.folder import claimed, held
-    from isosphere.train.loop import prepare, train
+    from isosphere.train.loop import fitted
 
-    device = distributed.pick_device(asked.device)  # joins the other ranks
-    with ExitStack() as stack:
-        folder: Path | None = asked.out
-        if folder is not None and stack.enter_context(held(folder)):
-            raise BadUsage("isosphere train", f"--out {folder} is not empty: choose another, or --resume it")
-        prepared = prepare(recipe, device)
-        if folder is None:  # made after the images are read: these may be in the current folder
-            folder = stack.enter_context(claimed("runs", f"{name}-seed{recipe.seed}"))
-            stack.enter_context(held(folder))
-        _show(recipe, folder, train(prepared, folder))
+    found = fitted(recipe, asked.out, asked.device, name=f"{name}-seed{recipe.seed}")
+    _show(recipe, found.folder, found.result)
 
 
 def _resume(asked: Namespace) -> None:

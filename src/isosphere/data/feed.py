@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, Dataset
 from isosphere.errors import UnreadableImage
 from isosphere.samplers import ClassBatches, OrderedBatches, ShuffledBatches
 
-from .images import Images, read_batch
+from .images import Images
 from .transforms import View, uniforms
 
 
@@ -49,7 +49,7 @@ class Steps(Dataset):
             chosen = indices.to(device, non_blocking=True)
             return Batch(self.image_set.batch(chosen, self.view, numbers), labels, indices)
         try:
-            return Batch(read_batch(self.image_set, indices, self.view, numbers), labels, indices)
+            return Batch(self.image_set.read(indices, self.view, numbers), labels, indices)
         except UnreadableImage as error:  # returned, because a worker would raise it as another error
             return error
 

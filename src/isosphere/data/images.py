@@ -4,7 +4,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Protocol, Self, TypeVar
 
 import numpy as np
 import torch
@@ -45,6 +45,9 @@ class Images(Protocol):
     def __getitem__(self, index: int) -> Tensor:
         """One image, uint8 (C, H, W)."""
 
+    def read(self, indices: Tensor, view: View | None, numbers: Tensor | None = None) -> Tensor:
+        """Images at these indices (N,) seen through the view with numbers (N, draws), decoded in this process."""
+
     def batch(self, indices: Tensor, view: View | None, numbers: Tensor | None = None) -> Tensor:
         """Images at these indices (N,) seen through the view, (N, C, S, S). Loops ask only where there is a device."""
 
@@ -71,6 +74,7 @@ class LabeledImages(ABC):
     """What all of our sets share: labels, classes and the choice of classes."""
 
     note = ""
+    splits: list[str] | None = None
 
     def __init__(self, labels: Tensor, classes: Sequence[str]) -> None:
         self.labels, self.classes = labels, list(classes)
@@ -81,6 +85,10 @@ class LabeledImages(ABC):
     @abstractmethod
     def __getitem__(self, index: int) -> Tensor:
         """One image, uint8 (C, H, W)."""
+
+    def read(self, indices: Tensor, view: View | None, numbers: Tensor | None = None) -> Tensor:
+        """Images at these indices (N,) seen through the view with numbers (N, draws), decoded in this process."""
+        return read_batch(self, indices, view, numbers)
 
     @abstractmethod
     def subset(self, indices: Iterable[int] | Tensor) -> Self:
@@ -100,6 +108,9 @@ class LabeledImages(ABC):
         kept = torch.as_tensor(indices if isinstance(indices, Tensor) else list(indices), dtype=torch.long).cpu()
         present, labels = self.labels[kept].unique(return_inverse=True)
         return kept, labels, [self.classes[old] for old in present.tolist()]
+
+
+Set = TypeVar("Set", bound=LabeledImages)
 
 
 class ImageSet(LabeledImages):
@@ -241,8 +252,8 @@ def existing(root: str) -> Path:
 
 
 def split_classes(
-    image_set: ImageSet, fraction: float = 0.5, seed: int | None = None, allow_shared: bool = False
-) -> tuple[ImageSet, ImageSet]:
+    image_set: Set, fraction: float = 0.5, seed: int | None = None, allow_shared: bool = False
+) -> tuple[Set, Set]:
     """Training and test images of disjoint classes. The first `fraction` of the classes trains, shuffled if seeded.
 
     A set with `splits` of its own (a CSV's column, or train/ and test/ folders) keeps them. A class in both is an error

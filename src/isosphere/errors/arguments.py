@@ -121,3 +121,30 @@ class UnknownName(InputError):
     what: str
     name: str
     known: list[str]
+
+
+@dataclass(eq=False)
+class NotImportable(InputError):
+    """An import path that leads nowhere."""
+
+    text: ClassVar[str] = "cannot import {path}: {reason}"
+    path: str
+    reason: str
+
+
+@dataclass(eq=False)
+class NeedsObject(InputError):
+    """A part of a run that was an object, which nothing but Python can give again."""
+
+    text: ClassVar[str] = "this run has its own {part}, {path}, made in Python: give it again as {part}=..."
+    part: str
+    path: str
+
+
+@dataclass(eq=False)
+class OtherSource(InputError):
+    """A part of a run whose source has changed since it was trained."""
+
+    text: ClassVar[str] = "{part} {path} is not what this run was trained with: put it back, or train a new run"
+    part: str
+    path: str

@@ -15,7 +15,7 @@ from isosphere.errors import BadArgument, DamagedFile, NotFound, UnfitWeights, U
 from isosphere.models.bn_inception import BNInception
 from isosphere.models.cifar_resnet import CIFAR10, CIFAR100, resnet18_cifar, resnet50_cifar
 from isosphere.models.frozen import freeze_batch_norm
-from isosphere.models.preprocessing import IMAGENET, Preprocessing
+from isosphere.models.preprocessing import IMAGENET, UNIT, Preprocessing
 from isosphere.models.resnet_v1 import ResNet50V1
 from isosphere.models.se_resnet_ir import FACE_BACKBONES
 from isosphere.models.small_cnn import SmallCNN
@@ -28,7 +28,7 @@ OURS: dict[str, Callable[[], nn.Module]] = {
     "resnet50_cifar": resnet50_cifar,
     **FACE_BACKBONES,
 }
-PREPROCESSINGS = {"cifar10": CIFAR10, "cifar100": CIFAR100}
+PREPROCESSINGS = {"cifar10": CIFAR10, "cifar100": CIFAR100, "imagenet": IMAGENET, "unit": UNIT}
 
 
 class Embedder(nn.Module):
@@ -42,6 +42,7 @@ class Embedder(nn.Module):
         self.backbone = backbone
         self.preprocessing = preprocessing
         self.head = build_head(head, features, dim)
+        self.dim = dim
         self.knows_range = False
 
     def features(self, images: Tensor) -> Tensor:
@@ -118,7 +119,7 @@ class SharedDropout(nn.Module):
 
 
 def build_head(kind: str, features: int, dim: int) -> nn.Sequential:
-    """The paper's BN and FC, FC alone (App. B.1), SimCLR's two-layer MLP, or ArcFace's end: (N, F) -> (N, dim).
+    """The paper's BN and FC, FC alone (App. B.1), SimCLR's two-layer MLP, ArcFace's end, or none: (N, F) -> (N, dim).
 
     The weights of ArcFace's last batch norm stay at 1, as its authors have them. So the mean squared norm of a training
     batch is dim plus the squared biases. There SEC can even out the norms, but not shrink them.
@@ -133,7 +134,9 @@ def build_head(kind: str, features: int, dim: int) -> nn.Sequential:
         last = nn.BatchNorm1d(dim)
         last.weight.requires_grad_(False)
         return nn.Sequential(SharedDropout(0.4), nn.Linear(features, dim), last)
-    raise BadArgument("head", kind, "bn_fc, fc or mlp, or dropout_fc_bn for faces")
+    if kind == "none":
+        return nn.Sequential()
+    raise BadArgument("head", kind, "bn_fc, fc or mlp, dropout_fc_bn for faces, or none")
 
 
 def build_embedder(

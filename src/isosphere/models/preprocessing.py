@@ -30,4 +30,5 @@ class Preprocessing:
 
 CAFFE_RESNET = Preprocessing(mean=(103.939, 116.779, 123.68), bgr=True, scale=1.0)
 CAFFE_INCEPTION = Preprocessing(mean=(104.0, 117.0, 123.0), bgr=True, scale=1.0)
+UNIT = Preprocessing(mean=(0.0, 0.0, 0.0))
 IMAGENET = Preprocessing(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))

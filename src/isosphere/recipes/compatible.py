@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 
 from isosphere.errors import Incompatible, Option
-from isosphere.recipes.losses import MarginLoss, NTXent, PairLoss
-from isosphere.recipes.schema import SGD, Classes, Recipe, Shuffled
+from isosphere.recipes.constraints import DecoupledSEC, ScaleCourse
+from isosphere.recipes.losses import MarginLoss, NTXent, OwnLoss, PairLoss
+from isosphere.recipes.schema import SGD, Classes, Model, Recipe, Shuffled
 
 
 def check(recipe: Recipe) -> None:
@@ -24,13 +25,17 @@ def conflicts(recipe: Recipe) -> Iterator[Incompatible]:
         reason = "a classes.rate below 1 needs SGD, which leaves classes alone that were not drawn"
         remedies = (Option("optimizer", "SGD"), Option("classes.rate", 1.0))
         yield Incompatible(("classes.rate", "optimizer"), reason, remedies)
-    if recipe.model.freeze_bn and recipe.model.weights is None:
+    if isinstance(recipe.model, Model) and recipe.model.freeze_bn and recipe.model.weights is None:
         remedies = (Option("model.weights"), Option("model.freeze_bn", False))
         reason = "a network that starts from scratch has no statistics to keep"
         yield Incompatible(("model.freeze_bn", "model.weights"), reason, remedies)
     if recipe.model.head_start == "pca" and recipe.model.head not in ("bn_fc", "fc"):
         remedies = (Option("model.head", "bn_fc"), Option("model.head_start", "random"))
         yield Incompatible(("model.head", "model.head_start"), "only bn_fc and fc can start as PCA", remedies)
+    if recipe.model.head == "none" and isinstance(recipe.constraint, DecoupledSEC | ScaleCourse):
+        reason = f"{type(recipe.constraint).__name__} acts on the last layer of a head of ours"
+        remedies = (Option("model.head", "bn_fc"), Option("constraint", "SEC"))
+        yield Incompatible(("constraint", "model.head"), reason, remedies)
     if recipe.loop.unit == "epochs" and not isinstance(recipe.batches, Shuffled):
         remedies = (Option("batches", "Shuffled"), Option("loop.unit", "steps"))
         yield Incompatible(("loop.unit", "batches"), "epochs need batches that go through all images", remedies)
@@ -57,7 +62,7 @@ def _of_labels(recipe: Recipe) -> Iterator[Incompatible]:
         if not isinstance(batches, Shuffled) or batches.views < 2:
             remedies = (Option("batches", "Shuffled"), Option("batches.views", 2))
             yield Incompatible(("data", "batches"), "images without labels need several views of each", remedies)
-        if not isinstance(loss, PairLoss):
+        if not isinstance(loss, PairLoss | OwnLoss):
             reason = f"{type(loss).__name__} needs classes, which these images have not"
             yield Incompatible(("data", "loss"), reason, (Option("loss", "NTXent"),))
     elif isinstance(loss, NTXent) and isinstance(batches, Shuffled):

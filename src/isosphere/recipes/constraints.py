@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from isosphere.recipes.checks import Checked, Fraction, NotNegative, Positive, Ramp
+from isosphere.recipes.own import Own, own_name
 
 
 class Method(NamedTuple):
@@ -38,6 +39,7 @@ METHODS = {
     "placebo": Method("SEC's pulls, shuffled", "#999999", "a control: as strong as SEC, and evens out nothing"),
     "scale": Method("scale alone", YELLOW, "a control: the mean norm follows a course, the spread is left alone"),
     "balanced": Method("balanced directions", BLACK, "norms left alone, the gradient divided by their mean"),
+    "own": Method("own constraint", PURPLE, "a constraint of your own"),
 }
 """By name, in the order of legends."""
 
@@ -168,7 +170,19 @@ class ScaleCourse(Checked):
         return "scale"
 
 
-Constraint = Baseline | L2Reg | SEC | LogNorms | DecoupledSEC | BalancedDirections | ShuffledPulls | ScaleCourse
+@dataclass(frozen=True)
+class OwnConstraint(Own):
+    """A constraint of your own: embeddings -> penalty, already weighted."""
+
+    @property
+    def method(self) -> str:
+        """Its name in `METHODS`."""
+        return "own"
+
+
+Constraint = (
+    Baseline | L2Reg | SEC | LogNorms | DecoupledSEC | BalancedDirections | ShuffledPulls | ScaleCourse | OwnConstraint
+)
 
 BASELINE = Baseline().method
 """What the others are compared with."""
@@ -183,7 +197,7 @@ def strength(constraint: Constraint) -> float:
 
 def label(constraint: Constraint) -> str:
     """A constraint in words with its strength: "SEC (η 0.1)"."""
-    words = METHODS[constraint.method].label
+    words = own_name(constraint.path) if isinstance(constraint, OwnConstraint) else METHODS[constraint.method].label
     if isinstance(constraint, SEC) and not isinstance(constraint.radius, str) and constraint.eta:
         words += f" {constraint.radius:g}"
     eta = strength(constraint)

@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, Literal
 
 from isosphere.errors import BadArgument
 from isosphere.recipes.checks import Checked, Count, Fraction, Part, Range, Share, Shares, Whole
+from isosphere.recipes.own import Own, own_name
 
 Jitter = tuple[Fraction, Fraction, Fraction, Annotated[float, Range(least=0, most=0.5)]]
 
@@ -233,11 +234,42 @@ class Unlabeled(Source):
         _inside(self)
 
 
-def _inside(data: Folder | Benchmark | Unlabeled) -> None:
+@dataclass(frozen=True)
+class OwnData(Own, Source):
+    """A map-style dataset of your own that gives (image, label), or a pair of them to train and to test on.
+
+    PIL images, arrays and uint8 tensors are cropped and flipped as these fields say. Float tensors stay as your own
+    transforms have made them, and need a model of your own.
+    """
+
+    opened_by = "isosphere.train.own:own_task"
+    transformed: bool = False
+    """Whether images are float tensors; the run finds out."""
+    train_fraction: Fraction = 0.5
+    """Share of the classes to train on, in order of name; the rest is for testing. A test set of your own wins."""
+    size: Count = 64
+    """Pixels a side that the network sees."""
+    shorter: Count = 72
+    """Every image is first resized to this shorter side."""
+    scale: Shares = (0.16, 1.0)
+    """Share of the image's area that a training crop covers."""
+    flip: bool = True
+    """Mirror half of the training crops."""
+
+    @property
+    def place(self) -> str:
+        return own_name(self.path)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _inside(self)
+
+
+def _inside(data: Folder | Benchmark | Unlabeled | OwnData) -> None:
     """A central crop larger than the image would have a black rim, which training crops do not have."""
     if data.size > data.shorter:
         least = -(-data.size * 9 // 8)
         raise BadArgument("shorter", data.shorter, f"at least the size, {data.size}, and better {least}")
 
 
-Data = Rendered | Folder | Benchmark | Faces | Cifar | Unlabeled
+Data = Rendered | Folder | Benchmark | Faces | Cifar | Unlabeled | OwnData

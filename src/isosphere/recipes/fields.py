@@ -11,7 +11,7 @@ PLACES = ("root", "pack", "pairs_root", "exclude", "probes", "distractors")
 """Fields of the data that hold paths."""
 SHARED = ("probes", "distractors")
 """Those whose paths may end in a share of the frame, `lfw/singles.csv:0.52`."""
-FREE_FIELDS = ("claim", "model.weights", "data.download", *(f"data.{name}" for name in PLACES)) + tuple(
+FREE_FIELDS = ("claim", "model.weights", "model.width", "data.download", *(f"data.{name}" for name in PLACES)) + tuple(
     f"loop.{name}"
     for name in (
         "eval_every", "save_every", "log_every", "workers", "tensorboard", "snapshot_every", "snapshot_images",

@@ -10,6 +10,7 @@ from typing import Any
 
 from isosphere.recipes import constraints, options, schema
 from isosphere.recipes.fields import FREE_FIELDS
+from isosphere.recipes.own import own_name
 
 Values = Mapping[str, Any]
 
@@ -34,6 +35,7 @@ def dataset(recipe: Values) -> str:
     data = group(recipe, "data")
     kind = data.get("kind", "unknown data")
     name = data.get("name") or ("rendered characters" if kind == "Rendered" else data.get("root") or kind)
+    name = own_name(data["path"]) if "path" in data else name
     last = str(name).rstrip("/").split("/")[-1]
     name = DATASETS.get(last, drawable(last))
     return f"{name} ({held})" if (held := held_out(recipe)) else name
@@ -52,8 +54,9 @@ def tested(recipes: Iterable[Values]) -> str:
 
 def loss(recipe: Values) -> str:
     """The loss."""
-    kind = group(recipe, "loss").get("kind", "unknown")
-    return str(LOSSES.get(kind, kind))
+    found = group(recipe, "loss")
+    kind = found.get("kind", "unknown")
+    return own_name(found["path"]) if "path" in found else str(LOSSES.get(kind, kind))
 
 
 def method(recipe: Values) -> str:

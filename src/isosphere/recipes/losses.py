@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from isosphere.recipes.checks import Checked, CosineValue, Fraction, NotNegative, Positive, Range
+from isosphere.recipes.own import Own
 
 
 @dataclass(frozen=True)
@@ -146,7 +147,12 @@ class ArcFace(Checked):
     """Section 4.1."""
 
 
+@dataclass(frozen=True)
+class OwnLoss(Own):
+    """A criterion of your own: (embeddings, labels) -> scalar."""
+
+
 PairLoss = Triplet | SemiHard | NPair | MultiSimilarity | Contrastive | SupCon | NTXent
 ClassLoss = ProxyAnchor | Softmax
 MarginLoss = NormFace | SphereFace | CosFace | ArcFace
-Loss = PairLoss | ClassLoss | MarginLoss
+Loss = PairLoss | ClassLoss | MarginLoss | OwnLoss

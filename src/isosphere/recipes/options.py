@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from isosphere.errors import BadArgument, Option, UnknownField
+from isosphere.recipes.own import Own, is_path
 
 QUOTED = re.compile(r"""(['"]).*?\1""")
 PART = re.compile(r"""\s*(?:(?P<mark>['"])(?P<quoted>.*?)(?P=mark)|(?P<plain>[^,]*?))\s*(?:,|$)""")
@@ -58,8 +59,8 @@ def override(recipe: Any, changes: dict[str, Any]) -> Any:
             if owner is None:
                 raise UnknownField(Option(path), (Option(group),))
         hint = _hints(owner)[_known(owner, name, path, () if groups else fields)]
-        if _groups(hint):
-            node[name] = {"kind": text}
+        if groups_of := _groups(hint):
+            node[name] = _by_path(groups_of, text, path) if is_path(text) else {"kind": text}
         else:
             text = os.fspath(text) if isinstance(text, os.PathLike) else text
             node[name] = _parsed(hint, text) if isinstance(text, str) else text
@@ -161,6 +162,14 @@ def _kind(groups: list[type], name: str, where: str) -> type:
         kinds = [plain[kind].__name__ for kind in dict.fromkeys([*near, *plain])]
         raise BadArgument(Option(where), name, f"one of {', '.join(kinds)}")
     return plain[wanted]
+
+
+def _by_path(groups: list[type], text: str, where: str) -> dict[str, str]:
+    """A group as `package.module:attribute`, where it has a kind for parts of your own."""
+    own = next((group.__name__ for group in groups if issubclass(group, Own)), None)
+    if own is None:
+        raise BadArgument(Option(where), text, f"one of {', '.join(group.__name__ for group in groups)}")
+    return {"kind": own, "path": text}
 
 
 def _group(groups: list[type], value: Any, where: str) -> Any:

@@ -6,13 +6,15 @@ below, `Data` in `data.py` and `Loss` in `losses.py` are the registry: the comma
 """
 
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from isosphere.errors import BadArgument
 from isosphere.recipes.checks import Checked, Count, InOrder, NotNegative, Part, Positive, Range, Share, Whole
 from isosphere.recipes.constraints import SEC, BalancedDirections, Baseline, Constraint, L2Reg
-from isosphere.recipes.data import Benchmark, Cifar, Data, Faces, Folder, Rendered, Unlabeled
-from isosphere.recipes.losses import Loss, MultiSimilarity
+from isosphere.recipes.data import Benchmark, Cifar, Data, Faces, Folder, OwnData, Rendered, Unlabeled
+from isosphere.recipes.evaluation import Evaluation, NormsOnly, OwnEvaluation, TaskMetrics
+from isosphere.recipes.losses import Loss, MultiSimilarity, OwnLoss
+from isosphere.recipes.own import Own, own_name
 
 # ---------------------------------------------------------------- model, batches, optimizer
 
@@ -34,8 +36,36 @@ class Model(Checked):
     """Length of an embedding."""
     freeze_bn: bool = False
     """Keep the backbone's batch norm as pretrained (App. B.1); the head's always trains."""
-    preprocessing: Literal["cifar10", "cifar100"] | None = None
-    """The data set whose mean and std normalize the pixels; none is what the backbone's weights expect."""
+    preprocessing: Literal["cifar10", "cifar100", "imagenet", "unit"] | None = None
+    """Whose mean and std normalize the pixels; unit is 0 to 1. None is what the backbone's weights expect."""
+
+
+@dataclass(frozen=True)
+class OwnModel(Own):
+    """A network of your own: any module that gives (N, D). It takes float RGB images (N, 3, H, W), normalized."""
+
+    head: Literal["none", "bn_fc", "fc", "mlp", "dropout_fc_bn"] = "none"
+    """A head of ours after it; none takes its own output as raw embeddings."""
+    head_start: Literal["random", "pca"] = "random"
+    """pca starts the head as principal components of the training images' features; bn_fc and fc alone can."""
+    dim: Count = 512
+    """Length of an embedding, where there is a head of ours."""
+    width: Whole = 0
+    """Length of what it gives; the run finds out."""
+    freeze_bn: bool = False
+    """Keep its batch norm as it is."""
+    preprocessing: Literal["cifar10", "cifar100", "imagenet", "unit"] | None = None
+    """Whose mean and std normalize uint8 pixels; unit is 0 to 1. None is its own, as timm has it, else ImageNet's."""
+
+    weights: ClassVar[None] = None
+
+    @property
+    def backbone(self) -> str:
+        """What it is called."""
+        return own_name(self.path)
+
+
+Networks = Model | OwnModel
 
 
 @dataclass(frozen=True)
@@ -189,7 +219,7 @@ class Recipe(Checked):
     claim: str = ""
     """What the run is meant to show."""
     data: Data = field(default_factory=Rendered)
-    model: Model = field(default_factory=Model)
+    model: Networks = field(default_factory=Model)
     loss: Loss = field(default_factory=MultiSimilarity)
     constraint: Constraint = field(default_factory=Baseline)
     classes: Classes = field(default_factory=Classes)
@@ -197,12 +227,14 @@ class Recipe(Checked):
     optimizer: Optimizer = field(default_factory=Adam)
     schedule: Schedule = field(default_factory=Constant)
     loop: Loop = field(default_factory=Loop)
+    evaluation: Evaluation = field(default_factory=TaskMetrics)
     seed: Whole = 0
     """First weights, batches and augmentation."""
 
 
 __all__ = [
     "Adam", "BalancedDirections", "Baseline", "Batches", "Batching", "Benchmark", "Cifar", "Classes", "Constant",
-    "Constraint", "Cosine", "Data", "Faces", "Folder", "L2Reg", "Loop", "Loss", "Model", "MultiStep", "Optimizer",
-    "Recipe", "Rendered", "SEC", "SGD", "Schedule", "Shuffled", "Unlabeled",
+    "Constraint", "Cosine", "Data", "Evaluation", "Faces", "Folder", "L2Reg", "Loop", "Loss", "Model", "MultiStep",
+    "Networks", "NormsOnly", "Optimizer", "OwnData", "OwnEvaluation", "OwnLoss", "OwnModel", "Recipe", "Rendered",
+    "SEC", "SGD", "Schedule", "Shuffled", "TaskMetrics", "Unlabeled",
 ]  # fmt: skip

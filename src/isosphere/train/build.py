@@ -10,27 +10,33 @@ from torch import Tensor, nn
 from torch._functorch import config as autograd_compiler
 from torch.nn.parallel import DistributedDataParallel
 
-from isosphere import distributed
+from isosphere import distributed, inference
 from isosphere.data.packed import PackedSet
 from isosphere.data.two_views import ContrastiveView
-from isosphere.errors import BadArgument, Option, UnfillableBatch, WrongSize
+from isosphere.errors import BadArgument, Incompatible, Option, UnfillableBatch, WrongSize
 from isosphere.inference import half_precision
 from isosphere.losses import CosineClassifier, ShardedClassifier, sampling
 from isosphere.losses.constraint import Constraint
 from isosphere.models.embedder import Embedder
+from isosphere.models.own import OwnEmbedder
 from isosphere.recipes import losses as options
 from isosphere.recipes import schema
+from isosphere.recipes.constraints import OwnConstraint
 from isosphere.samplers import ClassBatches, ShuffledBatches
-from isosphere.train import overlap
+from isosphere.train import overlap, own
 from isosphere.train.capture import CompiledView
 from isosphere.train.task import Task, noted
 
+FLOATS = "the dataset gives float tensors, and this backbone normalizes pixels itself: let it give PIL or uint8 images"
 
-def build_task(data: schema.Data, device: torch.device) -> Task:
+
+def build_task(data: schema.Data, device: torch.device, given: Any = None) -> Task:
     """Open the data set and split it, so that nothing that is measured on was trained on.
 
     Copies among one's own files are noted; the splits of benchmarks are as published.
     """
+    if isinstance(data, schema.OwnData):
+        return own.own_task(data, given)
     task = resolve_name(data.opened_by)(data, device)
     if not data.own:
         return task
@@ -67,14 +73,25 @@ def in_steps(loop: schema.Loop, batches: ClassBatches | ShuffledBatches) -> sche
 
 
 @torch.no_grad()
-def check_size(model: Embedder, recipe: schema.Recipe) -> None:
-    """Refuse a backbone that cannot take images of the recipe's size, before anything is written."""
-    size = recipe.data.size
+def build_model(recipe: schema.Recipe, task: Task, given: Any = None) -> tuple[schema.Recipe, Embedder]:
+    """The embedder that the recipe names, and the recipe with what was found out about a network of the user's own.
+
+    A backbone that cannot take images of the recipe's size is refused, before anything is written.
+    """
+    size, images = recipe.data.size, torch.zeros(2, 3, recipe.data.size, recipe.data.size, dtype=torch.uint8)
+    if isinstance(recipe.data, schema.OwnData) and recipe.data.transformed:
+        if not isinstance(recipe.model, schema.OwnModel):
+            raise Incompatible(("data", "model"), FLOATS, (Option("model", "package.module:Network"),))
+        images = task.images.read(torch.arange(2), None)
+    model = inference.build_model(recipe.model, size, given, images)
+    if isinstance(model, OwnEmbedder):
+        return replace(recipe, model=replace(recipe.model, width=model.width)), model
     try:
-        model.eval()(torch.zeros(2, 3, size, size, dtype=torch.uint8))
+        model.eval()(images)
     except (RuntimeError, AssertionError, ValueError) as error:
         raise WrongSize(recipe.model.backbone, size, " ".join(str(error).split())) from error
     model.train()
+    return recipe, model
 
 
 def build_network(recipe: schema.Recipe, model: Embedder) -> nn.Module:
@@ -122,9 +139,13 @@ def for_capture(task: Task) -> Task:
     return task
 
 
-def build_criterion(recipe: schema.Recipe, classes: int, products: torch.dtype | None = None) -> nn.Module:
+def build_criterion(
+    recipe: schema.Recipe, dim: int, classes: int, products: torch.dtype | None = None, given: Any = None
+) -> nn.Module:
     """The criterion (embeddings, labels) -> scalar that the recipe names; a softmax head multiplies in `products`."""
-    loss, dim, held = recipe.loss, recipe.model.dim, recipe.classes
+    loss, held = recipe.loss, recipe.classes
+    if isinstance(loss, options.OwnLoss):
+        return own.own_criterion(loss, given, dim, classes)
     fields = dict(vars(loss))
     if isinstance(loss, options.PairLoss):
         return resolve_name(loss.criterion)(**fields)
@@ -137,20 +158,25 @@ def build_criterion(recipe: schema.Recipe, classes: int, products: torch.dtype |
     return CosineClassifier(dim, classes, margin, scale, products)
 
 
-def build_constraint(constraint: schema.Constraint) -> Constraint:
+def build_constraint(constraint: schema.Constraint, given: Any = None) -> Constraint:
     """What the option names; the loop gathers embeddings first, so that it does not synchronize by itself."""
-    built = resolve_name(constraint.built_by)(**vars(constraint))
+    if isinstance(constraint, OwnConstraint):
+        built = own.own_constraint(constraint, given)
+    else:
+        built = resolve_name(constraint.built_by)(**vars(constraint))
     built.sync = False
     return built
 
 
 def build_optimizer(
-    recipe: schema.Recipe, model: Embedder, criterion: nn.Module, captured: bool = False
+    recipe: schema.Recipe, model: Embedder, criterion: nn.Module, constraint: Constraint, captured: bool = False
 ) -> torch.optim.Optimizer:
-    """Adam or SGD over backbone, head and class weights; for a captured step the learning rates are on the device."""
+    """Adam or SGD over backbone, head, a learned radius and class weights; for a captured step the learning rates are on the device."""
     optimizer = recipe.optimizer
     decayed = isinstance(optimizer, schema.SGD) and optimizer.decay_batch_norm
     groups = model.parameter_groups(optimizer.lr, optimizer.backbone_lr, optimizer.weight_decay, decayed)
+    if learned := list(constraint.parameters()):
+        groups.append({"params": learned, "lr": optimizer.lr, "weight_decay": 0.0})
     weights = list(criterion.parameters())
     if weights:
         lr = optimizer.lr if optimizer.class_lr is None else optimizer.class_lr

@@ -4,26 +4,27 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from isosphere import distributed, runs
 from isosphere.data.feed import Batch, loader
-from isosphere.errors import Interrupted, RunExists, need
-from isosphere.inference import ImageEmbedder, build_model, half_precision, workers
+from isosphere.errors import FolderExists, Interrupted, RunExists, need
+from isosphere.inference import ImageEmbedder, half_precision, workers
 from isosphere.models.first_head import start_as_pca
 from isosphere.monitor import Episodes, proxy_power, recorded
 from isosphere.recipes import compatible, schema
+from isosphere.recipes.own import Objects
 from isosphere.sphere import directions, norms
-from isosphere.train import build, state
+from isosphere.train import build, own, state
 from isosphere.train.capture import CapturedStep
 from isosphere.train.evaluation import evaluate, norm_statistics
-from isosphere.train.folder import held
+from isosphere.train.folder import claimed, held
 from isosphere.train.journal import Journal
 from isosphere.train.overlap import kind_of
 from isosphere.train.step import Run, train_step, update
@@ -32,31 +33,68 @@ from isosphere.train.stopping import advice, signals, stop_diverged
 PCA_IMAGES = 10_000  # training images whose features a first head is made of
 
 
+class Fitted(NamedTuple):
+    """Where a run is, what its result.json holds (on the first rank), the run unless it had finished before, and the
+    objects it was given."""
+
+    folder: Path
+    result: dict[str, Any]
+    run: Run | None
+    objects: Objects
+
+
 def fit(recipe: schema.Recipe, folder: str | Path, device: str = "auto", resume: bool = False) -> dict[str, Any]:
     """Train a recipe into a new run folder, or go on from its checkpoint; returns what result.json holds."""
-    chosen, folder = distributed.pick_device(device), Path(folder)
-    finished = folder / runs.RESULT
-    with held(folder):
-        if not resume and (folder / runs.RECIPE).is_file():
-            raise RunExists(folder)
-        begun = (folder / runs.RECIPE).is_file() and not finished.is_file()
-        if resume and begun and not (folder / runs.CHECKPOINT).is_file():
-            print(f"isosphere: {folder} was stopped before its first checkpoint and begins again", file=sys.stderr)
+    return fitted(recipe, folder, device, resume).result
+
+
+def fitted(
+    recipe: schema.Recipe,
+    folder: str | Path | None,
+    device: str = "auto",
+    resume: bool = False,
+    objects: Objects = Objects(),
+    loggers: Sequence[Logger] = (),
+    name: str = "run",
+) -> Fitted:
+    """Train a recipe into a run folder, by default a new one called `name` under runs/, or go on from a checkpoint.
+
+    Parts of the user's own are among the `objects`, or their paths are imported.
+    """
+    device_ = distributed.pick_device(device)  # joins the other ranks
+    recipe, objects = own.found(recipe, objects)
+    with ExitStack() as stack:
+        if folder is None:
+            run = prepare(recipe, device_, objects=objects)
+            folder = stack.enter_context(claimed("runs", name))  # after images are read, which may be in this folder
+            stack.enter_context(held(folder))
+            return Fitted(folder, train(run, folder, loggers=loggers), run, objects)
+        folder = Path(folder)
+        there = stack.enter_context(held(folder))
+        if not resume and there:
+            raise RunExists(folder) if runs.RECIPE in there else FolderExists(folder, "a run needs an empty folder")
+        if resume and runs.CHECKPOINT not in there and runs.RESULT not in there:
+            if there:
+                print(f"isosphere: {folder} was stopped before its first checkpoint and begins again", file=sys.stderr)
             resume = False
         saved = state.load(folder / runs.CHECKPOINT, recipe) if resume else None
-        if saved is not None and saved.get("finished") and finished.is_file():
+        if saved is not None and saved.get("finished") and runs.RESULT in there:
             if distributed.rank() != 0:
-                return {}
+                return Fitted(folder, {}, None, objects)
             print(f"isosphere: already finished at step {saved['step']}; nothing was trained", file=sys.stderr)
-            return runs.read_result(folder)
-        run = prepare(recipe, chosen)
+            return Fitted(folder, runs.read_result(folder), None, objects)
+        run = prepare(recipe, device_, objects=objects)
         if saved is not None:
             state.restore(run, saved)
-        return train(run, folder, resume)
+        return Fitted(folder, train(run, folder, resume, loggers), run, objects)
 
 
-def prepare(recipe: schema.Recipe, device: torch.device, before: Run | None = None) -> Run:
+def prepare(
+    recipe: schema.Recipe, device: torch.device, before: Run | None = None, objects: Objects = Objects()
+) -> Run:
     """Build everything from the recipe; a seed gives the same first weights and batches whatever the constraint.
+
+    Recipe and objects are as `own.found` gives them.
 
     A run `before` in the same process lends its data, and its compiled network if this one's would be the same.
     """
@@ -65,15 +103,19 @@ def prepare(recipe: schema.Recipe, device: torch.device, before: Run | None = No
         need("tensorboard", "tensorboard", "loop.tensorboard")
     if recipe.loop.deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # which cuBLAS asks for, before it is first used
-    task = before.task if before and before.recipe.data == recipe.data else build.build_task(recipe.data, device)
+    if before and (before.recipe.data, before.recipe.evaluation) == (recipe.data, recipe.evaluation):
+        task = before.task
+    else:
+        task = build.build_task(recipe.data, device, objects.data)
+        task = own.evaluated(task, recipe.evaluation, objects.evaluation)
     batches = build.build_batches(recipe, task.images.labels)
 
     # ---- the first weights, by the seed
     torch.manual_seed(recipe.seed)
-    model = build_model(recipe.model, recipe.data.size)
-    build.check_size(model, recipe)
-    criterion = build.build_criterion(recipe, len(task.images.classes), half_precision(recipe.loop, device))
-    constraint = build.build_constraint(recipe.constraint)
+    recipe, model = build.build_model(recipe, task, objects.model)
+    products, classes = half_precision(recipe.loop, device), len(task.images.classes)
+    criterion = build.build_criterion(recipe, model.dim, classes, products, objects.loss)
+    constraint = build.build_constraint(recipe.constraint, objects.constraint)
 
     # ---- on the device
     for part in (model, criterion, constraint):
@@ -86,7 +128,7 @@ def prepare(recipe: schema.Recipe, device: torch.device, before: Run | None = No
     else:
         network = build.build_network(recipe, model)
     captured = build.is_captured(recipe, device)
-    optimizer = build.build_optimizer(recipe, model, criterion, captured)
+    optimizer = build.build_optimizer(recipe, model, criterion, constraint, captured)
     loop, bad_step = build.in_steps(recipe.loop, batches), torch.tensor(-1, device=device)
     run = Run(recipe, device, loop, task, batches, model, network, criterion, constraint, optimizer, bad_step)
     if captured:
@@ -95,7 +137,7 @@ def prepare(recipe: schema.Recipe, device: torch.device, before: Run | None = No
     return run
 
 
-def train(run: Run, folder: Path, resume: bool = False) -> dict[str, Any]:
+def train(run: Run, folder: Path, resume: bool = False, loggers: Sequence[Logger] = ()) -> dict[str, Any]:
     """Train a prepared run to its end; one that does not resume takes the place of what its folder holds."""
     task, loop, resumed_at = run.task, run.loop, run.step if resume else None
     journal = Journal(folder, run.recipe, loop, run.device, resumed_at, distributed.rank() == 0)

@@ -5,10 +5,13 @@ from pathlib import Path
 from typing import Any
 
 from isosphere.data.images import Images, open_images
+from isosphere.data.own import DatasetImages
 from isosphere.data.transforms import View
 from isosphere.errors import MovedData, NoProbe, NoTestPart, Option, SingleImages, TooFewClasses
-from isosphere.inference import ImageEmbedder, Trained, parse_place, preprocessed
+from isosphere.inference import ImageEmbedder, Trained, evaluation_view, parse_place, preprocessed
 from isosphere.recipes import schema
+from isosphere.recipes.own import Objects
+from isosphere.train import own
 from isosphere.train.build import build_task
 from isosphere.train.contrastive import Frozen
 from isosphere.train.evaluation import Embedded, Evaluation, evaluate
@@ -24,17 +27,17 @@ class MirroredRetrieval(Retrieval):
         return {"embeddings": embedder.mirrored(self.images, self.view)}
 
 
-def measure_run(trained: Trained, root: str | None = None) -> dict[str, Any]:
-    """A trained run on its own test images, or in retrieval among all classes of a folder or CSV.
+def measure_run(trained: Trained, data: Any = None, objects: Objects = Objects()) -> dict[str, Any]:
+    """A trained run on its own test images, or in retrieval among all classes of a folder, a CSV or a dataset.
 
     Of a given split only test images are measured. Returns the metrics as `last`, and as `tested` what the images are
-    to the run.
+    to the run. `objects` are the parts of its own that the run was given.
     """
-    if root is None:
-        evaluation = _own_evaluation(trained)
+    if data is None:
+        evaluation = _own_evaluation(trained, objects)
         relation = _relation(trained, evaluation)
     else:
-        images, view, part = _other_images(trained, root)
+        images, view, part = _other_images(trained, data)
         evaluation = (MirroredRetrieval if trained.recipe.data.framed else Retrieval)(images, view)
         shared = len(set(images.classes).intersection(trained.classes))
         relation = f"all {len(images.classes)} classes of {part}"
@@ -63,13 +66,14 @@ def _stopped(trained: Trained) -> str:
     return "" if trained.stopped is None else f"; the run was stopped at step {trained.stopped:,}"
 
 
-def _own_evaluation(trained: Trained) -> Evaluation:
+def _own_evaluation(trained: Trained, objects: Objects = Objects()) -> Evaluation:
     """The evaluation of a run's own data, wherever they are now."""
     data = trained.recipe.data
     try:
         if isinstance(data, schema.Faces):
             return faces_evaluation(data, trained.device)
-        task = build_task(data, trained.device)
+        task = build_task(data, trained.device, objects.data)
+        task = own.evaluated(task, trained.recipe.evaluation, objects.evaluation)
         other = len(trained.classes) > 1 and task.images.classes != trained.classes  # one is called as its folder
         if other or (isinstance(task.evaluation, Retrieval) and trained.images not in (None, len(task.images))):
             what = "classes" if other else "images"
@@ -80,12 +84,15 @@ def _own_evaluation(trained: Trained) -> Evaluation:
         raise MovedData(str(error), Path.cwd(), Option(f"data.{data.test_root}")) from error
 
 
-def _other_images(trained: Trained, root: str) -> tuple[Images, View | None, str]:
-    """Images of a place, of a given split the test part, and what this part is called.
+def _other_images(trained: Trained, data: Any) -> tuple[Images, View | None, str]:
+    """Images of a place or a dataset, of a given split the test part, and what this part is called.
 
     Of faces `folder:0.52` gives another share of the frame.
     """
-    part = root
+    if not isinstance(data, str | Path):
+        found = DatasetImages(data)
+        return found, None if found.transformed else evaluation_view(trained.recipe.data), type(data).__name__
+    part = root = str(data)
     root, share = parse_place(root, "root") if trained.recipe.data.framed else (root, None)
     images = open_images(root)
     if images.splits is not None:

@@ -9,8 +9,9 @@ from isosphere import distributed, runs
 from isosphere.errors import Diverged, OtherData, OtherRecipe, Stopped
 from isosphere.recipes import options, schema
 from isosphere.recipes.identity import changes
+from isosphere.recipes.own import Objects
 from isosphere.recipes.ranges import Ranges
-from isosphere.train import state
+from isosphere.train import own, state
 from isosphere.train.faces import face_counts
 from isosphere.train.folder import held
 from isosphere.train.journal import environment
@@ -42,7 +43,8 @@ class Runner:
         if self.before is not None and self.before.caught:
             # It came in a last step or evaluation, or as a run diverged: that one is kept, and no other begins.
             raise Stopped(folder, self.before.caught[0])
-        run = prepare(recipe, self.device, self.before)
+        recipe, objects = own.found(recipe, Objects())
+        run = prepare(recipe, self.device, self.before, objects)
         resume = (folder / runs.CHECKPOINT).is_file()
         if resume:
             state.restore(run, state.load(folder / runs.CHECKPOINT, recipe))
