@@ -100,7 +100,7 @@ def train(run: Run, folder: Path, resume: bool = False) -> dict[str, Any]:
     task, loop, resumed_at = run.task, run.loop, run.step if resume else None
     journal = Journal(folder, run.recipe, loop, run.device, resumed_at, distributed.rank() == 0)
     with journal, _repeatable(run.recipe.loop.deterministic), signals() as run.caught:
-        journal.say(task.in_words(run.batches))
+        journal.screen.say(task.in_words(run.batches))
         kept = loop.save_every or run.step  # one that was taken up has a checkpoint, which must not stay behind
         if run.step == 0:
             _begin(run, journal)
@@ -134,7 +134,7 @@ def train(run: Run, folder: Path, resume: bool = False) -> dict[str, Any]:
                 raise Interrupted(run.step, loop.steps, folder, (run.caught or [signal.SIGTERM])[0])
 
         # ---- the result
-        journal.advance(run.step)
+        journal.screen.advance(run.step)
         if not journal.active:
             return {}
         classes, kind = task.images.classes, kind_of(run.recipe.data)
@@ -191,7 +191,7 @@ def _log(run: Run, journal: Journal, episodes: Episodes, found: dict[str, Tensor
         journal.write(run.step, "train", values | {"lr": float(run.optimizer.param_groups[0]["lr"])})
         for name, words in episodes.fresh(values, advice(run, run.step)).items():
             journal.warning(run.step, name, words)
-        journal.advance(run.step)
+        journal.screen.advance(run.step)
 
 
 # ---------------------------------------------------------------- measuring
@@ -214,7 +214,7 @@ def _evaluate(run: Run, journal: Journal, final: bool = False, write: bool = Tru
         journal.embeddings(embeddings, evaluation)
     if write:
         journal.write(run.step, "test", found)
-    journal.measured(run.step, evaluation.headline, found)
+    journal.screen.measured(run.step, evaluation.headline, found)
     return found
 
 
