@@ -198,17 +198,6 @@ def test_warnings_name_the_fields_that_the_run_has_and_never_advise_sec(constrai
     assert "warmup" not in advice(run, step=1)["exploding"]
 
 
-def test_an_exam_without_a_metric_leaves_no_hole(tmp_path, capsys):
-    recipe, norms = tiny_recipe(), {"norm_mean": 0.335, "norm_variance": 0.01}
-    with Journal(tmp_path, recipe, recipe.loop, torch.device("cpu"), None, True) as journal:
-        journal.measured(0, "norm_mean", norms)
-        journal.measured(20, "recall@1", {"recall@1": 0.05, "map@r": 0.02} | norms)
-        assert journal.progress.tasks[0].fields["note"] == "R@1  5.00%"
-    said = capsys.readouterr().err
-    assert "step      0  norm 0.335 (variance 0.01)" in said
-    assert "step     20  R@1  5.00%  MAP@R  2.00%  norm 0.335" in said
-
-
 @pytest.mark.parametrize("listed", [False, True])
 def test_test_images_are_named_from_the_datas_root(listed, tmp_path, monkeypatch):
     names = []

@@ -1,27 +1,24 @@
-"""The run folder: recipe.json, run.json, metrics.jsonl and result.json, and what the screen shows meanwhile."""
+"""The run folder as it is written: recipe.json, run.json, metrics.jsonl, snapshots, embeddings, result.json."""
 
 import json
 import os
-import platform
-import subprocess
-import sys
-import time
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import Sequence
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from rich.console import Console
-from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from isosphere import files, runs
 from isosphere.data.images import ImageSet
-from isosphere.metrics.registry import NORM_MEAN, NORM_VARIANCE, choosing, metric
+from isosphere.metrics.registry import NORM_MEAN, NORM_VARIANCE
 from isosphere.monitor import recorded, turn_figures
 from isosphere.recipes import options, schema
+from isosphere.train.environment import environment
 from isosphere.train.evaluation import Evaluation
+from isosphere.train.loggers import Logger, TensorBoard
+from isosphere.train.screen import Screen
 from isosphere.train.task import Task
 
 THUMBNAILS = 2**25  # bytes of test images in memory that are kept for galleries
@@ -34,7 +31,7 @@ WRITTEN = (
 
 
 class Journal:
-    """Writes a run's folder and shows its progress; a rank other than the first does neither."""
+    """Writes a run's folder, and gives its numbers to loggers and a screen; only the first rank's is active."""
 
     def __init__(
         self,
@@ -44,16 +41,13 @@ class Journal:
         device: torch.device,
         resumed_at: int | None,
         active: bool,
+        loggers: Sequence[Logger] = (),
     ) -> None:
         self.folder, self.recipe, self.loop, self.active = folder, recipe, loop, active
         self.resumed_at = resumed_at or 0
-        self.console = Console(stderr=True, quiet=not active)
-        self.events: Any = None
-        self.progress = Progress(
-            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-            TimeRemainingColumn(), TextColumn("{task.fields[note]}"), console=self.console, disable=not active,
-        )  # fmt: skip
-        self.bar = self.progress.add_task(escape(folder.name), total=loop.steps, completed=resumed_at or 0, note="")
+        self.screen = Screen(folder.name, loop.steps, self.resumed_at, shown=active)
+        self.loggers = list(loggers) if active else []
+        self._open = ExitStack()
         if not active:
             return
         folder.mkdir(parents=True, exist_ok=True)
@@ -66,50 +60,39 @@ class Journal:
             write_json(folder / runs.RUN, self.environment | {"seen_from": seen_from})
         else:
             _forget_after(folder, resumed_at)
-        self.lines = open(folder / runs.METRICS, "w" if resumed_at is None else "a", encoding="utf-8")
+        mode = "w" if resumed_at is None else "a"
+        self.lines = self._open.enter_context(open(folder / runs.METRICS, mode, encoding="utf-8"))
         if recipe.loop.tensorboard:
-            from torch.utils.tensorboard import SummaryWriter
-
-            self.events = SummaryWriter(folder / "tensorboard", purge_step=resumed_at)
+            self.loggers.append(self._open.enter_context(closing(TensorBoard(folder / "tensorboard", resumed_at))))
 
     def __enter__(self) -> "Journal":
-        self.progress.start()
+        self._open.enter_context(self.screen)
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.progress.stop()
-        if self.active:
-            self.lines.close()
-        if self.events is not None:
-            self.events.close()
+        self._open.close()
 
     def write(self, step: int, kind: str, values: dict[str, float]) -> None:
-        """Append one line; `kind` is "train", "test" or "turn"."""
+        """Append a line of a kind ("train", "test", "turn", "untrained"); loggers get its values as "train/loss"."""
+        if not self.active:
+            return
         self._append({"step": step, "kind": kind, **values})
-        for name, value in values.items() if self.events is not None else ():
-            self.events.add_scalar(f"{kind}/{name}", value, step)
+        for logger in self.loggers:
+            logger(step, {f"{kind}/{name}": value for name, value in values.items()})
 
     def warning(self, step: int, name: str, words: str) -> None:
-        """Append a warning, and say it."""
+        """Append a warning, say it, and give it to the loggers that take text."""
+        if not self.active:
+            return
         self._append({"step": step, "kind": "warning", "warning": name, "text": words})
-        self.say(f"[bold]step {step:>6}  {escape(words)}[/bold]")
-        if self.events is not None:
-            self.events.add_text(f"warning/{name}", words, step)
+        self.screen.warning(step, words)
+        for logger in self.loggers:
+            if hasattr(logger, "warning"):
+                logger.warning(step, name, words)
 
     def _append(self, record: dict[str, Any]) -> None:
-        if self.active:
-            self.lines.write(json.dumps(record) + "\n")
-            self.lines.flush()
-
-    def advance(self, step: int, note: str = "") -> None:
-        """Move the bar; a note replaces the one next to it."""
-        self.progress.update(self.bar, completed=step)
-        if note:
-            self.progress.update(self.bar, note=note)
-
-    def say(self, text: str) -> None:
-        """A line above the bar, which also a log file gets."""
-        self.console.print(text, highlight=False, soft_wrap=True)
+        self.lines.write(json.dumps(record) + "\n")
+        self.lines.flush()
 
     def snapshot(self, step: int, indices: torch.Tensor, norms: torch.Tensor, directions: torch.Tensor) -> None:
         """Norms of a fixed subset of the training images, and the angle in degrees that each turned since the last."""
@@ -160,14 +143,6 @@ class Journal:
         elif isinstance(images, ImageSet) and images.pixels is not None and images.pixels.numel() <= THUMBNAILS:
             _save(self.folder / runs.THUMBNAILS, {"pixels": images.pixels.cpu().numpy()})
 
-    def measured(self, step: int, headline: str, found: dict[str, float]) -> None:
-        """Show an evaluation in a line, and its headline next to the bar."""
-        names = [headline, *(name for name in (choosing("retrieval"),) if name in found)]
-        shown = [f"{metric(name).heading} {found[name]:6.2%}" for name in names if metric(name).unit == "%"]
-        self.advance(step, *shown[:1])
-        norms = f"norm {found[NORM_MEAN]:.3g} (variance {found[NORM_VARIANCE]:.3g})"
-        self.say("  ".join([f"step {step:>6}", *shown, norms]))
-
     def untrained(self, found: dict[str, float]) -> None:
         """Append the metrics of the backbone's features before training, if there are any."""
         if found:
@@ -204,41 +179,6 @@ def _clear(folder: Path) -> None:
     for pattern in WRITTEN if (folder / runs.RECIPE).is_file() else ():
         for path in folder.glob(pattern):
             path.unlink()
-
-
-def environment(device: torch.device) -> dict[str, Any]:
-    """Versions, hardware, git revision and command of this process."""
-    names = ("isosphere", "torch", "torchvision", "timm", "numpy")
-    hardware = {"machine": platform.machine(), "threads": torch.get_num_threads()}
-    if device.type == "cuda":
-        hardware["gpu"] = torch.cuda.get_device_name(device)
-    return {
-        "versions": {"python": platform.python_version()} | {name: _version(name) for name in names},
-        "hardware": hardware,
-        "git": git_revision(),
-        "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
-        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-    }
-
-
-def _version(name: str) -> str | None:
-    try:
-        return version(name)
-    except PackageNotFoundError:  # run from the source tree, or not there
-        return None
-
-
-def git_revision() -> str | None:
-    """The commit this package runs from, with "+" if files were changed since; None outside a checkout."""
-
-    def ask(*words: str) -> str:
-        here = Path(__file__).parent
-        return subprocess.run(["git", *words], cwd=here, capture_output=True, text=True, check=True).stdout.strip()
-
-    try:
-        return ask("rev-parse", "HEAD") + ("+" if ask("status", "--porcelain", "--", ".") else "")
-    except (OSError, subprocess.CalledProcessError):
-        return None
 
 
 def below(path: Path, root: Path) -> str:

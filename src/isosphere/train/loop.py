@@ -26,6 +26,7 @@ from isosphere.train.capture import CapturedStep
 from isosphere.train.evaluation import evaluate, norm_statistics
 from isosphere.train.folder import claimed, held
 from isosphere.train.journal import Journal
+from isosphere.train.loggers import Logger
 from isosphere.train.overlap import kind_of
 from isosphere.train.step import Run, train_step, update
 from isosphere.train.stopping import advice, signals, stop_diverged
@@ -140,9 +141,9 @@ def prepare(
 def train(run: Run, folder: Path, resume: bool = False, loggers: Sequence[Logger] = ()) -> dict[str, Any]:
     """Train a prepared run to its end; one that does not resume takes the place of what its folder holds."""
     task, loop, resumed_at = run.task, run.loop, run.step if resume else None
-    journal = Journal(folder, run.recipe, loop, run.device, resumed_at, distributed.rank() == 0)
+    journal = Journal(folder, run.recipe, loop, run.device, resumed_at, distributed.rank() == 0, loggers)
     with journal, _repeatable(run.recipe.loop.deterministic), signals() as run.caught:
-        journal.say(task.in_words(run.batches))
+        journal.screen.say(task.in_words(run.batches))
         kept = loop.save_every or run.step  # one that was taken up has a checkpoint, which must not stay behind
         if run.step == 0:
             _begin(run, journal)
@@ -176,7 +177,7 @@ def train(run: Run, folder: Path, resume: bool = False, loggers: Sequence[Logger
                 raise Interrupted(run.step, loop.steps, folder, (run.caught or [signal.SIGTERM])[0])
 
         # ---- the result
-        journal.advance(run.step)
+        journal.screen.advance(run.step)
         if not journal.active:
             return {}
         classes, kind = task.images.classes, kind_of(run.recipe.data)
@@ -233,7 +234,7 @@ def _log(run: Run, journal: Journal, episodes: Episodes, found: dict[str, Tensor
         journal.write(run.step, "train", values | {"lr": float(run.optimizer.param_groups[0]["lr"])})
         for name, words in episodes.fresh(values, advice(run, run.step)).items():
             journal.warning(run.step, name, words)
-        journal.advance(run.step)
+        journal.screen.advance(run.step)
 
 
 # ---------------------------------------------------------------- measuring
@@ -256,7 +257,7 @@ def _evaluate(run: Run, journal: Journal, final: bool = False, write: bool = Tru
         journal.embeddings(embeddings, evaluation)
     if write:
         journal.write(run.step, "test", found)
-    journal.measured(run.step, evaluation.headline, found)
+    journal.screen.measured(run.step, evaluation.headline, found)
     return found
 
 

@@ -12,9 +12,9 @@ from isosphere.recipes.identity import changes
 from isosphere.recipes.own import Objects
 from isosphere.recipes.ranges import Ranges
 from isosphere.train import own, state
+from isosphere.train.environment import environment
 from isosphere.train.faces import face_counts
 from isosphere.train.folder import held
-from isosphere.train.journal import environment
 from isosphere.train.loop import Run, prepare, train
 
 Result = dict[str, Any]  # what result.json holds
