@@ -32,6 +32,7 @@ ALLOWED = {
     "models": {"errors", "models"},
     "recipes": {"recipes"},
     "functional": {"losses", "sphere"},
+    "front": {"inference", "recipes", "runs", "sphere", "train"},
     "inference": {
         "data", "distributed", "errors", "files", "metrics", "models", "recipes", "runs", "samplers",
     },  # fmt: skip

@@ -1,4 +1,4 @@
-"""The library from outside: public names as type checkers and a plain import see them, and docs/guides/own_loop.md runs."""
+"""The library from outside: public names as type checkers and a plain import see them, and a page of docs runs."""
 
 import importlib.metadata
 import importlib.util

@@ -1,4 +1,4 @@
-"""docs/evidence/paper_map.md is whole and names only what exists; and the few equations that no other test transcribes."""
+"""paper_map.md is whole and names only what exists; and the few equations that no other test transcribes."""
 
 import ast
 import json
@@ -94,7 +94,7 @@ def test_what_a_row_names_exists(row):
 
 
 def test_what_has_been_measured_or_drawn_is_told():
-    """A table's runs under results/ and a figure under docs/evidence/figures/ stand in their rows: change the map with them."""
+    """A table's runs under results/ and a figure under figures/ stand in their rows: change the map with them."""
     told = {(kind, number): row["result"] for kind in ("Tables", "Figures") for row in MAP[kind]
             for number in re.findall(r"\d+", row["place"])}  # fmt: skip
     for file in sorted((ROOT / "results").glob("*.json")):
@@ -104,7 +104,8 @@ def test_what_has_been_measured_or_drawn_is_told():
         cell = told["Tables", held.table.removeprefix("table")]
         final = bool(json.loads(file.read_text(encoding="utf-8"))["runs"])
         assert f"`results/{file.name}`" in cell and ("no final run" in cell) != final, file.name
-    for number in {re.match(r"fig(\d+)", file.name)[1] for file in (ROOT / "docs" / "evidence" / "figures").glob("fig*.png")}:
+    drawn = (ROOT / "docs" / "evidence" / "figures").glob("fig*.png")
+    for number in {re.match(r"fig(\d+)", file.name)[1] for file in drawn}:
         assert f"`docs/evidence/figures/fig{number}" in told["Figures", number], number
 
 

@@ -18,7 +18,7 @@ PUBLIC: dict[str, tuple[str, ...] | None] = {  # None: everything in the package
         "data", "distributed", "errors", "functional", "losses", "metrics", "models", "monitor", "samplers", "sphere",
     ),
     "isosphere.distributed": ("gather",),
-    "isosphere.inference": ("load_run",),
+    "isosphere.front": ("fit", "load_run"),
     "isosphere.losses": None,
     "isosphere.metrics": None,
     "isosphere.models": None,

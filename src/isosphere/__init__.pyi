@@ -11,7 +11,8 @@ from isosphere import monitor as monitor
 from isosphere import samplers as samplers
 from isosphere import sphere as sphere
 from isosphere.distributed import gather as gather
-from isosphere.inference import load_run as load_run
+from isosphere.front import fit as fit
+from isosphere.front import load_run as load_run
 from isosphere.losses import ArcFace as ArcFace
 from isosphere.losses import ContrastiveLoss as ContrastiveLoss
 from isosphere.losses import CosFace as CosFace

@@ -39,16 +39,16 @@ class TrainedRun(inference.Trained):
         return found
 
     def encode(self, images: Any, normalize: bool = True) -> Tensor:
-        """Embeddings (N, D) as search wants them, of unit length; `normalize=False` leaves them raw, as `embed` does."""
+        """Unit embeddings (N, D), as search wants them; `normalize=False` leaves them raw, as `embed` does."""
         found = self.embed(images)
         return directions(found) if normalize else found
 
     def evaluate(self, data: Any = None) -> dict[str, float]:
-        """The metrics on the run's own test images, or on other ones: a folder, a CSV, or a dataset of (image, label)."""
+        """The metrics on the run's own test images, or on those of a folder, a CSV or a dataset of (image, label)."""
         return measure_run(self, data, self.objects)["last"]
 
 
-def load_run(folder: str | Path, device: str | torch.device = "auto", model: nn.Module | None = None) -> TrainedRun:
+def load_run(folder: str | Path, device: str = "auto", model: nn.Module | None = None) -> TrainedRun:
     """The trained run in a folder; `model` is the network of one that was given it as an object.
 
     The device is cpu, cuda (torch's current one) or cuda:1; "auto" is a GPU if there is one. torch.distributed is left
@@ -84,8 +84,8 @@ def fit(
         loss: The name of a loss, or any criterion (embeddings, labels) -> scalar on raw embeddings.
         constraint: The name of a constraint, or any embeddings -> penalty, already weighted.
         evaluate: A test dataset, metrics of your own as (embeddings, labels) -> {name: value}, or "NormsOnly".
-        callbacks: Called as f(step, {"train/loss": 0.5, ...}) with every line of the run's journal. What one raises ends
-            the run.
+        callbacks: Functions f(step, {"train/loss": 0.5, ...}), called with every line of the run's journal. What one
+            raises ends the run.
         folder: The run folder; by default a new one under runs/.
         resume: Go on with the run in the folder if there is one. Objects must be given again.
         device: "auto", "cpu", "cuda" or "cuda:1".
@@ -124,7 +124,8 @@ def _with(recipe: schema.Recipe, part: str, value: Any) -> tuple[schema.Recipe, 
         return replace(recipe, **{part: value}), None
     if isinstance(value, Mapping):
         inner = value.get("backbone") if part == "model" else None
-        rest = {f"{part}.{name}": its for name, its in value.items() if name not in ("kind", "backbone" if inner else "")}
+        apart = {"kind", "backbone" if inner is not None else ""}
+        rest = {f"{part}.{name}": its for name, its in value.items() if name not in apart}
         if "kind" in value:
             recipe = options.override(recipe, {part: value["kind"]})
         found = None

@@ -243,8 +243,9 @@ def build_model(
     if isinstance(model, schema.OwnModel):
         module: Any = own.find("model", model, given)
         module = module if isinstance(module, nn.Module) else own.called(module)
-        shown = torch.zeros(2, 3, size, size, dtype=torch.uint8) if images is None else images
-        return build_own_embedder(module, model.head, model.dim, model.freeze_bn, model.preprocessing, model.width, shown)
+        images = torch.zeros(2, 3, size, size, dtype=torch.uint8) if images is None else images
+        settings = (model.head, model.dim, model.freeze_bn, model.preprocessing, model.width)
+        return build_own_embedder(module, *settings, images)
     fields = {name: value for name, value in vars(model).items() if name != "head_start"}  # done before the first step
     return build_embedder(**fields, size=size)
 

@@ -1,4 +1,4 @@
-"""A network of the user's own as an `Embedder`: it takes what its data give, and ends in a head of ours only if asked."""
+"""A network of the user's own as an `Embedder`, with a head of ours only if asked."""
 
 from typing import Any
 

@@ -41,6 +41,9 @@ class Objects:
     evaluation: Any = None
 
 
+NO_OBJECTS = Objects()
+
+
 def is_path(text: object) -> bool:
     """Whether this is an import path, `package.module:attribute`."""
     return isinstance(text, str) and PATH.fullmatch(text) is not None

@@ -171,7 +171,10 @@ def build_constraint(constraint: schema.Constraint, given: Any = None) -> Constr
 def build_optimizer(
     recipe: schema.Recipe, model: Embedder, criterion: nn.Module, constraint: Constraint, captured: bool = False
 ) -> torch.optim.Optimizer:
-    """Adam or SGD over backbone, head, a learned radius and class weights; for a captured step the learning rates are on the device."""
+    """Adam or SGD over backbone, head, class weights and a learned radius.
+
+    For a captured step the learning rates are on the device.
+    """
     optimizer = recipe.optimizer
     decayed = isinstance(optimizer, schema.SGD) and optimizer.decay_batch_norm
     groups = model.parameter_groups(optimizer.lr, optimizer.backbone_lr, optimizer.weight_decay, decayed)

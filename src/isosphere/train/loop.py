@@ -19,7 +19,7 @@ from isosphere.inference import ImageEmbedder, half_precision, workers
 from isosphere.models.first_head import start_as_pca
 from isosphere.monitor import Episodes, proxy_power, recorded
 from isosphere.recipes import compatible, schema
-from isosphere.recipes.own import Objects
+from isosphere.recipes.own import NO_OBJECTS, Objects
 from isosphere.sphere import directions, norms
 from isosphere.train import build, own, state
 from isosphere.train.capture import CapturedStep
@@ -54,7 +54,7 @@ def fitted(
     folder: str | Path | None,
     device: str = "auto",
     resume: bool = False,
-    objects: Objects = Objects(),
+    objects: Objects = NO_OBJECTS,
     loggers: Sequence[Logger] = (),
     name: str = "run",
 ) -> Fitted:
@@ -91,7 +91,7 @@ def fitted(
 
 
 def prepare(
-    recipe: schema.Recipe, device: torch.device, before: Run | None = None, objects: Objects = Objects()
+    recipe: schema.Recipe, device: torch.device, before: Run | None = None, objects: Objects = NO_OBJECTS
 ) -> Run:
     """Build everything from the recipe; a seed gives the same first weights and batches whatever the constraint.
 

@@ -10,7 +10,7 @@ from isosphere.data.transforms import View
 from isosphere.errors import MovedData, NoProbe, NoTestPart, Option, SingleImages, TooFewClasses
 from isosphere.inference import ImageEmbedder, Trained, evaluation_view, parse_place, preprocessed
 from isosphere.recipes import schema
-from isosphere.recipes.own import Objects
+from isosphere.recipes.own import NO_OBJECTS, Objects
 from isosphere.train import own
 from isosphere.train.build import build_task
 from isosphere.train.contrastive import Frozen
@@ -27,7 +27,7 @@ class MirroredRetrieval(Retrieval):
         return {"embeddings": embedder.mirrored(self.images, self.view)}
 
 
-def measure_run(trained: Trained, data: Any = None, objects: Objects = Objects()) -> dict[str, Any]:
+def measure_run(trained: Trained, data: Any = None, objects: Objects = NO_OBJECTS) -> dict[str, Any]:
     """A trained run on its own test images, or in retrieval among all classes of a folder, a CSV or a dataset.
 
     Of a given split only test images are measured. Returns the metrics as `last`, and as `tested` what the images are
@@ -66,7 +66,7 @@ def _stopped(trained: Trained) -> str:
     return "" if trained.stopped is None else f"; the run was stopped at step {trained.stopped:,}"
 
 
-def _own_evaluation(trained: Trained, objects: Objects = Objects()) -> Evaluation:
+def _own_evaluation(trained: Trained, objects: Objects = NO_OBJECTS) -> Evaluation:
     """The evaluation of a run's own data, wherever they are now."""
     data = trained.recipe.data
     try:

@@ -1,4 +1,4 @@
-"""Parts of a run that are the user's own, given as objects or by import path: data, model, loss, constraint, metrics."""
+"""Parts of a run that are the user's own, given as objects or by import path."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ from isosphere.inference import evaluation_view
 from isosphere.losses.constraint import Constraint
 from isosphere.recipes import own, schema
 from isosphere.recipes.constraints import OwnConstraint
-from isosphere.recipes.own import Objects, Own
+from isosphere.recipes.own import NO_OBJECTS, Objects, Own
 from isosphere.train.contrastive import Unlabeled
 from isosphere.train.evaluation import Embedded
 from isosphere.train.retrieval import Retrieval
@@ -24,7 +24,7 @@ PARTS = ("data", "model", "loss", "constraint", "evaluation")
 Metrics = Callable[[Tensor, Tensor], Mapping[str, float]]  # (embeddings (N, D), labels (N,)) -> {name: value}
 
 
-def found(recipe: schema.Recipe, objects: Objects) -> tuple[schema.Recipe, Objects]:
+def found(recipe: schema.Recipe, objects: Objects = NO_OBJECTS) -> tuple[schema.Recipe, Objects]:
     """The recipe with the source hashes of its own parts, and those parts as objects; another source is refused.
 
     Called once for a run: data are opened here.

@@ -9,7 +9,6 @@ from isosphere import distributed, runs
 from isosphere.errors import Diverged, OtherData, OtherRecipe, Stopped
 from isosphere.recipes import options, schema
 from isosphere.recipes.identity import changes
-from isosphere.recipes.own import Objects
 from isosphere.recipes.ranges import Ranges
 from isosphere.train import own, state
 from isosphere.train.environment import environment
@@ -43,7 +42,7 @@ class Runner:
         if self.before is not None and self.before.caught:
             # It came in a last step or evaluation, or as a run diverged: that one is kept, and no other begins.
             raise Stopped(folder, self.before.caught[0])
-        recipe, objects = own.found(recipe, Objects())
+        recipe, objects = own.found(recipe)
         run = prepare(recipe, self.device, self.before, objects)
         resume = (folder / runs.CHECKPOINT).is_file()
         if resume:
