@@ -4,7 +4,6 @@ import pytest
 
 from isosphere.paper.evidence import followed
 from isosphere.paper.tables import Asked, cells
-from isosphere.recipes.constraints import ScaleCourse
 
 
 def test_heads_differ_in_rate_and_start_alone_and_never_see_test_classes():
@@ -26,13 +25,21 @@ def test_causes_differ_in_the_constraint_alone():
         assert len({recipe.constraint for recipe in its.values()}) == len(its)
 
 
-def test_scale_alone_follows_the_run_with_sec_of_its_cell_and_seed():
-    recipe = replace(cells("causes", Asked("cub200"))["cub200-ms-lr5e-05"]["scale"], seed=1)
+@pytest.mark.parametrize("method, wanted", [("scale", 8.0), ("placebo", 2.0)])
+def test_controls_follow_the_run_with_sec_of_their_cell_and_seed(method, wanted):
+    recipe = replace(cells("causes", Asked("cub200"))["cub200-ms-lr5e-05"][method], seed=1)
+    others = ("a", "none", 1, 99.0), ("a", "sec", 0, 77.0), ("b", "sec", 1, 6.0)
     made = [
-        {"cell": "a", "method": arm, "seed": seed, "norms": [[1, 0.0, norm, 0.0], [1000, 0.0, norm / 2, 0.0]]}
-        for arm, seed, norm in (("none", 1, 99.0), ("sec", 0, 77.0), ("sec", 1, 8.0))
+        {"cell": cell, "method": its, "seed": seed, "norms": [[1, 0.0, norm, 4.0], [1000, 0.0, norm / 2, 1.0]]}
+        for cell, its, seed, norm in (*others, ("a", "sec", 1, 8.0))
     ]
     course = followed(recipe, "a", made).constraint.course
-    assert len(course) == 21 and course[0] == 8 and course[-1] == 4
-    assert course[10] == pytest.approx(6, rel=1e-3)
-    assert followed(replace(recipe, constraint=ScaleCourse((1.0, 2.0))), "a", made).constraint.course == (1.0, 2.0)
+    assert len(course) == 101 and (course[0], course[-1]) == (wanted, wanted / 2)
+    assert course[50] == pytest.approx(0.75 * wanted, rel=1e-3)
+    given = replace(recipe.constraint, course=(1.0, 2.0))
+    assert followed(replace(recipe, constraint=given), "a", made).constraint == given
+
+
+def test_a_decoupled_step_is_as_large_at_every_rate():
+    recipes = [its["sec-decoupled"] for its in cells("causes", Asked("rendered")).values()]
+    assert [one.optimizer.lr * one.constraint.eta for one in recipes] == pytest.approx([0.01] * 3)

@@ -11,16 +11,23 @@ from .constraint import Constraint, last_layer
 class ShuffledPulls(Constraint):
     """A placebo: SEC's pulls, each on another embedding of the batch. They are as strong and even out nothing.
 
-    The pull on row i is SEC's on the row half a batch away, which is of another class.
+    The pull on row i is SEC's on the row half a batch away, which is of another class. `course` holds standard
+    deviations of norms at equal parts of training, those of a run with SEC, and the pulls get that size. By the batch's
+    own spread, which they make larger, they would grow without end.
     """
 
-    def __init__(self, eta: float = 0.1) -> None:
+    course: Tensor
+
+    def __init__(self, eta: float, course: tuple[float, ...]) -> None:
         super().__init__()
         self.eta = eta
+        self.register_buffer("course", torch.tensor(course), persistent=False)
 
     def forward(self, embeddings: Tensor, *, progress: Tensor | float | None = None) -> Tensor:
         lengths = sphere.norms(embeddings)
         excess = (lengths - lengths.mean()).detach().roll(len(lengths) // 2)
+        size = excess.square().mean().sqrt()
+        excess = excess * torch.where(size > 0, _at(self.course, progress) / size, 0)
         return self.eta * 2 * (excess * lengths).mean()
 
     def eta_at(self, progress: float) -> float:
@@ -44,12 +51,7 @@ class ScaleCourse(Constraint):
 
     @torch.no_grad()
     def forward(self, embeddings: Tensor, *, progress: Tensor | float | None = None) -> Tensor:
-        place = torch.as_tensor(progress, device=self.course.device) * (len(self.course) - 1)
-        before = place.floor().long()
-        after = (before + 1).clamp(max=len(self.course) - 1)
-        low, high = self.course.index_select(0, torch.stack([before, after]))  # plain indexing would wait for a GPU
-        wanted = torch.lerp(low, high, (place - before).to(low.dtype))
-        self.factor.copy_(wanted / sphere.norms(embeddings).mean())
+        self.factor.copy_(_at(self.course, progress) / sphere.norms(embeddings).mean())
         return self.factor.new_zeros(())
 
     @torch.no_grad()
@@ -60,3 +62,12 @@ class ScaleCourse(Constraint):
             for name, value in optimizer.state[parameter].items():
                 if name in powers:
                     value.mul_(self.factor ** powers[name])
+
+
+def _at(course: Tensor, progress: Tensor | float | None) -> Tensor:
+    """What a course (P,) of equal parts of training has by now, as a 0-d tensor."""
+    place = torch.as_tensor(progress, device=course.device) * (len(course) - 1)
+    before = place.floor().long()
+    after = (before + 1).clamp(max=len(course) - 1)
+    low, high = course.index_select(0, torch.stack([before, after]))  # plain indexing would wait for a GPU
+    return torch.lerp(low, high, (place - before).to(low.dtype))

@@ -35,11 +35,12 @@ def heads(dataset: str, steps: int = 800) -> dict[str, dict[str, Recipe]]:
 
 
 CAUSES = {
-    **dict.fromkeys(("cub200", "cars196"), (LogNorms(eta=30.0), DecoupledSEC(eta=20.0))),
-    "rendered": (LogNorms(eta=4.0), DecoupledSEC(eta=10.0)),
+    **dict.fromkeys(("cub200", "cars196"), (30.0, 3.5e-4)),
+    "rendered": (4.0, 0.01),
 }
-"""Even norms by other means than SEC, at strengths that begin like its eta of 0.1. The logarithms' eta is SEC's times
-the squared mean norm of the first batch. The decoupled one evened norms about as fast on training images alone."""
+"""Even norms by other means than SEC: eta of the logarithms, and the learning rate times eta of the decoupled one. They
+begin like SEC's eta of 0.1. The logarithms' eta is SEC's times the squared mean norm of the first batch. The decoupled
+one evened norms about as fast on training images alone; a plain step of a fixed eta diverges at the highest rate."""
 CAUSE_LRS = {
     **dict.fromkeys(("cub200", "cars196"), (6.25e-6, 1.75e-5, 5e-5)),
     "rendered": (2e-4, 1e-3, 5e-3),
@@ -47,21 +48,23 @@ CAUSE_LRS = {
 """Of head and backbone alike. The heads table had the baseline's best rate at its low edge, so these reach lower."""
 SCRATCH = replace(DEMO["rendered"], data=Rendered(classes=150), loss=MultiSimilarity(), schedule=Constant())
 """A network from scratch; a half of the characters to train on trains, and the other half is held out."""
-PARTS = 20  # of training, at whose ends a course of norms is written down
+PARTS = 100  # of training, at whose ends a course of norms is written down
 
 
 def causes(dataset: str, losses: Iterable[str], steps: int = 1000) -> dict[str, dict[str, Recipe]]:
     """Why SEC helps: methods that each do one thing of what it does, at three learning rates of the whole network."""
-    methods = (Baseline(), SEC(eta=0.1), *CAUSES[dataset], ShuffledPulls(eta=0.1), ScaleCourse())
+    logs, plain = CAUSES[dataset]
     found = {}
     for loss in losses:
         recipe = SCRATCH if dataset == "rendered" else _pretrained(dataset, loss)
         loop = replace(
-            recipe.loop, steps=steps, eval_every=100, save_every=steps, snapshot_every=100, log_every=steps // 50
+            recipe.loop, steps=steps, eval_every=100, save_every=steps, snapshot_every=100, log_every=steps // PARTS
         )
         for lr in CAUSE_LRS[dataset]:
             one = replace(recipe, loop=loop, optimizer=replace(recipe.optimizer, lr=lr, backbone_lr=lr))
             cell = f"{dataset}-{loss}-lr{lr:g}"
+            even = SEC(eta=0.1), LogNorms(eta=logs), DecoupledSEC(eta=float(f"{plain / lr:.6g}"))
+            methods = (Baseline(), *even, ShuffledPulls(eta=0.1), ScaleCourse())
             found[cell] = {option.method: replace(one, constraint=option) for option in methods}
     return found
 
@@ -75,14 +78,19 @@ def _pretrained(dataset: str, loss: str) -> Recipe:
 
 
 def followed(recipe: Recipe, cell: str, made: Iterable[Mapping[str, Any]]) -> Recipe:
-    """The recipe, where it only follows a scale, with the course of the run with SEC of the same cell and seed."""
-    if recipe.constraint != ScaleCourse():
+    """The recipe of a control with the course of the run with SEC of the same cell and seed; others as they are.
+
+    Scale alone follows its mean norms, the placebo the standard deviations.
+    """
+    control = recipe.constraint
+    if control not in (ScaleCourse(), ShuffledPulls(eta=0.1)):
         return recipe
     place = cell, SEC().method, recipe.seed
     (norms,) = [run["norms"] for run in made if (run["cell"], run["method"], run["seed"]) == place]
-    logged = [(step / recipe.loop.steps, mean) for step, _, mean, _ in norms]
+    scale = isinstance(control, ScaleCourse)
+    logged = [(step / recipe.loop.steps, mean if scale else variance**0.5) for step, _, mean, variance in norms]
     course = tuple(float(f"{_between(logged, part / PARTS):.6g}") for part in range(PARTS + 1))
-    return replace(recipe, constraint=ScaleCourse(course))
+    return replace(recipe, constraint=replace(control, course=course))
 
 
 def _between(points: list[tuple[float, float]], at: float) -> float:
