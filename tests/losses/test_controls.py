@@ -18,8 +18,9 @@ def embeddings(count=12):
 def test_a_placebo_has_the_pulls_of_sec_on_other_rows():
     rows = embeddings()
     (wanted,) = torch.autograd.grad(SEC(eta=0.3)(rows), rows)
-    spread = float(rows.detach().norm(dim=1).std(correction=0))
-    (found,) = torch.autograd.grad(ShuffledPulls(0.3, (spread, 3 * spread))(rows, progress=0.5), rows)
+    lengths = rows.detach().norm(dim=1)
+    product = float(lengths.std(correction=0) * lengths.mean())
+    (found,) = torch.autograd.grad(ShuffledPulls(0.3, (product, 3 * product))(rows, progress=0.5), rows)
     unit = (rows / rows.norm(dim=1, keepdim=True)).detach()
     pulls = [(gradient * unit).sum(1) for gradient in (wanted, found)]
     torch.testing.assert_close(pulls[1], 2 * pulls[0].roll(6))

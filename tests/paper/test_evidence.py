@@ -25,7 +25,7 @@ def test_causes_differ_in_the_constraint_alone():
         assert len({recipe.constraint for recipe in its.values()}) == len(its)
 
 
-@pytest.mark.parametrize("method, wanted", [("scale", 8.0), ("placebo", 2.0)])
+@pytest.mark.parametrize("method, wanted", [("scale", 8.0), ("placebo", 16.0)])
 def test_controls_follow_the_run_with_sec_of_their_cell_and_seed(method, wanted):
     recipe = replace(cells("causes", Asked("cub200"))["cub200-ms-lr5e-05"][method], seed=1)
     others = ("a", "none", 1, 99.0), ("a", "sec", 0, 77.0), ("b", "sec", 1, 6.0)
@@ -34,8 +34,8 @@ def test_controls_follow_the_run_with_sec_of_their_cell_and_seed(method, wanted)
         for cell, its, seed, norm in (*others, ("a", "sec", 1, 8.0))
     ]
     course = followed(recipe, "a", made).constraint.course
-    assert len(course) == 101 and (course[0], course[-1]) == (wanted, wanted / 2)
-    assert course[50] == pytest.approx(0.75 * wanted, rel=1e-3)
+    assert len(course) == 101 and (course[0], course[-1]) == (wanted, 4.0)
+    assert course[50] == pytest.approx((wanted + 4.0) / 2, rel=1e-3)
     given = replace(recipe.constraint, course=(1.0, 2.0))
     assert followed(replace(recipe, constraint=given), "a", made).constraint == given
 

@@ -11,9 +11,10 @@ from .constraint import Constraint, last_layer
 class ShuffledPulls(Constraint):
     """A placebo: SEC's pulls, each on another embedding of the batch. They are as strong and even out nothing.
 
-    The pull on row i is SEC's on the row half a batch away, which is of another class. `course` holds standard
-    deviations of norms at equal parts of training, those of a run with SEC, and the pulls get that size. By the batch's
-    own spread, which they make larger, they would grow without end.
+    The pull on row i is SEC's on the row half a batch away, which is of another class. `course` holds products of the
+    norms' mean and standard deviation at equal parts of training, those of a run with SEC. The pulls get the size of
+    that product over the batch's mean norm, so that they are to an angular loss's gradient as in that run. By the
+    batch's own spread, which they make larger, they would grow without end.
     """
 
     course: Tensor
@@ -25,10 +26,11 @@ class ShuffledPulls(Constraint):
 
     def forward(self, embeddings: Tensor, *, progress: Tensor | float | None = None) -> Tensor:
         lengths = sphere.norms(embeddings)
-        excess = (lengths - lengths.mean()).detach().roll(len(lengths) // 2)
-        size = excess.square().mean().sqrt()
-        excess = excess * torch.where(size > 0, _at(self.course, progress) / size, 0)
-        return self.eta * 2 * (excess * lengths).mean()
+        mean = lengths.mean().detach()
+        excess = (lengths.detach() - mean).roll(len(lengths) // 2)
+        product = mean * excess.square().mean().sqrt()
+        size = torch.where(product > 0, _at(self.course, progress) / product, 0)
+        return self.eta * 2 * (size * excess * lengths).mean()
 
     def eta_at(self, progress: float) -> float:
         return self.eta

@@ -80,7 +80,7 @@ def _pretrained(dataset: str, loss: str) -> Recipe:
 def followed(recipe: Recipe, cell: str, made: Iterable[Mapping[str, Any]]) -> Recipe:
     """The recipe of a control with the course of the run with SEC of the same cell and seed; others as they are.
 
-    Scale alone follows its mean norms, the placebo the standard deviations.
+    Scale alone follows its mean norms, the placebo their products with the standard deviations.
     """
     control = recipe.constraint
     if control not in (ScaleCourse(), ShuffledPulls(eta=0.1)):
@@ -88,7 +88,7 @@ def followed(recipe: Recipe, cell: str, made: Iterable[Mapping[str, Any]]) -> Re
     place = cell, SEC().method, recipe.seed
     (norms,) = [run["norms"] for run in made if (run["cell"], run["method"], run["seed"]) == place]
     scale = isinstance(control, ScaleCourse)
-    logged = [(step / recipe.loop.steps, mean if scale else variance**0.5) for step, _, mean, variance in norms]
+    logged = [(step / recipe.loop.steps, mean if scale else mean * variance**0.5) for step, _, mean, variance in norms]
     course = tuple(float(f"{_between(logged, part / PARTS):.6g}") for part in range(PARTS + 1))
     return replace(recipe, constraint=replace(control, course=course))
 

@@ -150,7 +150,7 @@ class ShuffledPulls(Checked):
     eta: NotNegative = 0.1
     """Weight of the pulls, as in SEC."""
     course: tuple[Positive, ...] = (1.0, 1.0)
-    """Standard deviations of norms at equal parts of training, for instance those of a run with SEC."""
+    """Mean times standard deviation of norms at equal parts of training, for instance those of a run with SEC."""
 
     @property
     def method(self) -> str:
