@@ -6,9 +6,8 @@ Each part of a page between `<!-- NAME -->` and `<!-- /NAME -->` is made by the 
 
 import re
 import sys
-from pathlib import Path
 
-from evidence_parts import answers, heads
+from evidence_parts import answers, heads, retrieval
 from evidence_parts.common import ROOT
 
 FOLDER = ROOT / "docs" / "evidence"
@@ -17,6 +16,10 @@ PARTS = {
     "forms": answers.forms, "eta": answers.eta, "scratch": answers.scratch, "faces": answers.faces,
     "simclr": answers.simclr, "length": answers.length, "seeds": answers.spread_of_seeds,
     "heads-table": heads.heads_table,
+    "tuned-cub200": lambda: retrieval.tuned("cub200"), "tuned-cars196": lambda: retrieval.tuned("cars196"),
+    "pooled": retrieval.pooled, "printed": retrieval.printed, "remarks": retrieval.remarks,
+    "five-rates": retrieval.five_rates, "best-rates": retrieval.best_rates, "longer": retrieval.longer,
+    "characters": retrieval.characters, "characters-by-seed": retrieval.characters_by_seed,
 }  # fmt: skip
 MARKED = re.compile(r"<!-- ([\w-]+) -->\n.*?<!-- /\1 -->", re.DOTALL)
 

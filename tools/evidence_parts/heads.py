@@ -39,7 +39,9 @@ def heads_table() -> str:
     for dataset, name in DATASETS.items():
         found = head_runs(dataset)[0]
         for lr, factor in dict.fromkeys(key[:2] for key in found):
-            shown = [found.get((lr, factor, start, method)) for start in ("random", "pca") for method in ("none", "sec")]
+            shown = [
+                found.get((lr, factor, start, method)) for start in ("random", "pca") for method in ("none", "sec")
+            ]
             cells = ["not run" if value is None else f"{100 * value:.1f}" for value in shown]
             rows.append((name, rate(float(lr)), f"{factor} x", *cells))
     return table("data | backbone's rate | head | random, baseline | random, SEC | PCA, baseline | PCA, SEC", rows)
