@@ -7,7 +7,7 @@ Each part of a page between `<!-- NAME -->` and `<!-- /NAME -->` is made by the 
 import re
 import sys
 
-from evidence_parts import answers, heads, retrieval
+from evidence_parts import answers, faces, heads, retrieval, simclr
 from evidence_parts.common import ROOT
 
 FOLDER = ROOT / "docs" / "evidence"
@@ -20,6 +20,13 @@ PARTS = {
     "pooled": retrieval.pooled, "printed": retrieval.printed, "remarks": retrieval.remarks,
     "five-rates": retrieval.five_rates, "best-rates": retrieval.best_rates, "longer": retrieval.longer,
     "characters": retrieval.characters, "characters-by-seed": retrieval.characters_by_seed,
+    "small-scores": lambda: simclr.scores(simclr.SMALL), "small-norms": lambda: simclr.norms(simclr.SMALL),
+    "large-scores": lambda: simclr.scores(simclr.LARGE), "large-norms": lambda: simclr.norms(simclr.LARGE),
+    "hundred-scores": lambda: simclr.scores(simclr.HUNDRED), "hundred-norms": lambda: simclr.norms(simclr.HUNDRED),
+    "small-differences": simclr.differences, "starts": simclr.starts, "warmup": simclr.warmup,
+    "trials": simclr.trials, "finalists": simclr.finalists, "others": simclr.others,
+    "faces-scores": faces.scores, "faces-harm": faces.harm, "faces-auroc": faces.auroc,
+    "faces-losses": faces.losses, "faces-weak": faces.weak,
 }  # fmt: skip
 MARKED = re.compile(r"<!-- ([\w-]+) -->\n.*?<!-- /\1 -->", re.DOTALL)
 

@@ -11,6 +11,7 @@ from evidence_parts.common import (
     difference,
     gain,
     label,
+    only,
     rate,
     rendered,
     results,
@@ -30,7 +31,7 @@ def helps() -> str:
     for dataset, name in DATASETS.items():
         its = [run for run in runs if run["cell"].startswith(dataset)]
         for loss, word in LOSSES.items():
-            cell = [run for run in its if run["cell"] == f"{dataset}-{loss}"]
+            cell = only(its, cell=f"{dataset}-{loss}")
             rows.append((name, word, gain(difference(cell, "recall@1")), gain(difference(cell, "map@r"))))
         rows.append((name, "all four", gain(difference(its, "recall@1")), gain(difference(its, "map@r"))))
     head = f"**With pretrained weights, over eight cells, {recall}, and {ranked}.**"
@@ -48,7 +49,7 @@ def rates() -> str:
     over = " and ".join(signed(sec - none) for sec, none in zip(best["sec"], best["none"], strict=True))
     rows = []
     for cell in sorted({run["cell"] for run in course}, key=lr_of):
-        its = [run for run in course if run["cell"] == cell]
+        its = only(course, cell=cell)
         rows.append((rate(lr_of(cell)), *[gain(difference(its, "recall@1", *pair)) for pair in PAIRS]))
     headings = "head's rate | " + " | ".join(f"{label(method)} less {label(than)}, R@1" for method, than in PAIRS)
     return (
@@ -61,8 +62,7 @@ def rates() -> str:
 
 def oracle(course: list[Record], method: str) -> list[float]:
     """R@1 of each seed at the rate that is best on test: never a result."""
-    its = [run for run in course if run["method"] == method]
-    return [max(run["last"]["recall@1"] for run in its if run["seed"] == seed) for seed in (0, 1)]
+    return [max(run["last"]["recall@1"] for run in only(course, method=method, seed=seed)) for seed in (0, 1)]
 
 
 def lr_of(cell: str) -> float:
@@ -152,15 +152,13 @@ FACES = (("CFP-FF", "cfp_ff"), ("CFP-FP", "cfp_fp"), ("rank 1 of 10,000", "rank1
 def faces() -> str:
     """Does it help on faces?"""
     runs = results("faces_lfw").runs
-    weak = [*runs, *results("faces_lfw_eta0.1").runs]
     first = "; ".join(change(name, difference(runs, key)) for name, key in FACES[::2])
     rows = []
     for cell, name in (("lfw-cosface", "CosFace"), ("lfw-arcface", "ArcFace")):
-        its = [run for run in runs if run["cell"] == cell]
+        its = only(runs, cell=cell)
         rows.append((name, "5, three seeds", *[gain(difference(its, key)) for _, key in FACES]))
-        strong = [run for run in its if run["method"] == "none" and run["seed"] == 0]
-        light = [run for run in weak if run["cell"] == cell and run["recipe"]["constraint"].get("eta") == 0.1]
-        rows.append((name, "0.1, one seed", *[gain(difference(strong + light, key)) for _, key in FACES]))
+        light = [*only(its, method="none", seed=0), *only(results("faces_lfw_eta0.1").runs, cell=cell)]
+        rows.append((name, "0.1, one seed", *[gain(difference(light, key)) for _, key in FACES]))
     headings = "head | eta | " + " | ".join(name for name, _ in FACES)
     return f"**In a smoke test at the paper's eta {first}.**\n\n{table(headings, rows)}"
 
@@ -188,7 +186,7 @@ def simclr() -> str:
 def length() -> str:
     """Does it survive longer training?"""
     runs = results("cars196_triplet_8000").runs
-    short = [run for run in results("retrieval_cars196").runs if run["cell"] == "cars196-triplet"]
+    short = only(results("retrieval_cars196").runs, cell="cars196-triplet")
     rows = [
         (steps, *[gain(difference(its, key)) for key in ("recall@1", "map@r", "nmi")])
         for steps, its in (("8,000, the paper's rate", runs), ("1,600, tuned", short))

@@ -41,6 +41,11 @@ def rendered() -> list[Record]:
     return [{**run, "method": run["method"].removeprefix("rendered").lstrip("-") or "none"} for run in found]
 
 
+def only(runs: Iterable[Record], **wanted: object) -> list[Record]:
+    """The runs of one cell, method or seed."""
+    return [run for run in runs if all(run[key] == value for key, value in wanted.items())]
+
+
 def label(method: str) -> str:
     """A method in words."""
     return METHODS[method].label
