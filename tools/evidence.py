@@ -7,7 +7,7 @@ Each part of a page between `<!-- NAME -->` and `<!-- /NAME -->` is made by the 
 import re
 import sys
 
-from evidence_parts import answers, faces, heads, retrieval, simclr
+from evidence_parts import answers, faces, heads, retrieval, simclr, speed
 from evidence_parts.common import ROOT
 
 FOLDER = ROOT / "docs" / "evidence"
@@ -27,6 +27,9 @@ PARTS = {
     "trials": simclr.trials, "finalists": simclr.finalists, "others": simclr.others,
     "faces-scores": faces.scores, "faces-harm": faces.harm, "faces-auroc": faces.auroc,
     "faces-losses": faces.losses, "faces-weak": faces.weak,
+    "speed-losses": speed.losses, "speed-memory": speed.memory, "speed-steps": speed.steps, "speed-runs": speed.runs,
+    "speed-metrics": speed.metrics, "speed-clusters": speed.clusters, "speed-heads": speed.heads,
+    "speed-simclr": speed.simclr, "speed-monitor": speed.monitor,
 }  # fmt: skip
 MARKED = re.compile(r"<!-- ([\w-]+) -->\n.*?<!-- /\1 -->", re.DOTALL)
 
