@@ -7,7 +7,7 @@ Each part of a page between `<!-- NAME -->` and `<!-- /NAME -->` is made by the 
 import re
 import sys
 
-from evidence_parts import answers, faces, heads, retrieval, simclr, speed
+from evidence_parts import answers, faces, figures, heads, retrieval, simclr, speed
 from evidence_parts.common import ROOT
 
 FOLDER = ROOT / "docs" / "evidence"
@@ -30,6 +30,8 @@ PARTS = {
     "speed-losses": speed.losses, "speed-memory": speed.memory, "speed-steps": speed.steps, "speed-runs": speed.runs,
     "speed-metrics": speed.metrics, "speed-clusters": speed.clusters, "speed-heads": speed.heads,
     "speed-simclr": speed.simclr, "speed-monitor": speed.monitor,
+    "distributions": figures.distributions, "overtaken": figures.overtaken, "turns": figures.turns,
+    "slopes": figures.slopes, "courses": figures.courses, "first-recalls": figures.first_recalls,
 }  # fmt: skip
 MARKED = re.compile(r"<!-- ([\w-]+) -->\n.*?<!-- /\1 -->", re.DOTALL)
 
