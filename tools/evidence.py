@@ -1,16 +1,17 @@
 """Write the numbers of docs/evidence from results/: `python tools/evidence.py`.
 
 Each part of a page between `<!-- NAME -->` and `<!-- /NAME -->` is made by the function of that name in PARTS. With
-`--check` nothing is written, and the exit code is 1 if a part is not what the results say, or a number has no source.
+`--check` nothing is written. The exit code is 1 if a part is not what the results say, or if a number outside of the
+parts, or in README, has no source.
 """
 
 import re
 import sys
 
-from evidence_parts import answers, faces, figures, heads, retrieval, simclr, speed
+from evidence_parts import answers, faces, figures, heads, readme, retrieval, simclr, speed
 from evidence_parts.common import ROOT
+from evidence_parts.numbers import loose
 
-FOLDER = ROOT / "docs" / "evidence"
 PARTS = {
     "helps": answers.helps, "rates": answers.rates, "heads": answers.heads, "causes": answers.causes,
     "forms": answers.forms, "eta": answers.eta, "scratch": answers.scratch, "faces": answers.faces,
@@ -34,6 +35,7 @@ PARTS = {
     "slopes": figures.slopes, "courses": figures.courses, "first-recalls": figures.first_recalls,
 }  # fmt: skip
 MARKED = re.compile(r"<!-- ([\w-]+) -->\n.*?<!-- /\1 -->", re.DOTALL)
+NO_RESULTS = "paper_map.md"  # its decimals are sections of the paper
 
 
 def filled(text: str) -> str:
@@ -41,17 +43,25 @@ def filled(text: str) -> str:
     return MARKED.sub(lambda match: f"<!-- {match[1]} -->\n{PARTS[match[1]]()}\n<!-- /{match[1]} -->", text)
 
 
+def stray(text: str) -> list[str]:
+    """Numbers of a page that stand in none of its parts and among no settings."""
+    return loose(MARKED.sub("", text), made=[match[0] for match in MARKED.finditer(text)])
+
+
 def main(check: bool) -> int:
     """Write or check the pages; returns the exit code."""
-    problems = []
-    for page in sorted(FOLDER.glob("*.md")):
+    problems = readme.check((ROOT / "README.md").read_text(encoding="utf-8"))
+    for page in sorted((ROOT / "docs" / "evidence").glob("*.md")):
         before = page.read_text(encoding="utf-8")
         text = filled(before)
+        if page.name != NO_RESULTS:
+            problems += [f"{page.name}: {one} is in no results" for one in stray(text)]
         if check and text != before:
             problems.append(f"{page.name} is not what the results say; write it again: python tools/evidence.py")
         elif text != before:
             page.write_text(text, encoding="utf-8")
-    print("\n".join(problems), file=sys.stderr)
+    if problems:
+        print("\n".join(problems), file=sys.stderr)
     return int(bool(problems))
 
 
