@@ -5,9 +5,10 @@ import numpy as np
 from evidence_parts.common import (
     DATASETS,
     LOSSES,
+    METRICS,
     PAIRS,
     among,
-    change,
+    answer,
     difference,
     gain,
     label,
@@ -26,24 +27,22 @@ from isosphere.runs import Record
 def helps() -> str:
     """Does SEC help retrieval?"""
     runs = retrieval()
-    recall, ranked = (change(name, difference(runs, key)) for name, key in (("R@1", "recall@1"), ("MAP@R", "map@r")))
     rows = []
     for dataset, name in DATASETS.items():
         its = [run for run in runs if run["cell"].startswith(dataset)]
         for loss, word in LOSSES.items():
             cell = only(its, cell=f"{dataset}-{loss}")
-            rows.append((name, word, gain(difference(cell, "recall@1")), gain(difference(cell, "map@r"))))
-        rows.append((name, "all four", gain(difference(its, "recall@1")), gain(difference(its, "map@r"))))
-    head = f"**With pretrained weights, over eight cells, {recall}, and {ranked}.**"
-    return f"{head}\n\n{table('data | loss | SEC less baseline, R@1 | MAP@R', rows)}"
+            rows.append((name, word, *[gain(difference(cell, key)) for _, key in METRICS]))
+        rows.append((name, "all four", *[gain(difference(its, key)) for _, key in METRICS]))
+    first = answer(runs, "With pretrained weights and a slow head, over eight cells")
+    return f"{first}\n\n{table('data | loss | SEC less baseline, MAP@R | R@1', rows)}"
 
 
 def rates() -> str:
-    """Is it more than a learning rate?"""
+    """Is it more than the learning rate of the weights?"""
     runs, course = retrieval(), results("rates_cub200").runs
-    settings = {(run["cell"], run["method"]): run["recipe"]["optimizer"] for run in runs}
-    same = [cell for cell, method in settings if method == "sec" and settings[cell, "none"] == settings[cell, "sec"]]
-    equal = [run for run in runs if run["cell"] in same]
+    equal = equal_rates(runs)
+    same = {run["cell"] for run in equal}
     where = " and ".join(sorted({DATASETS[cell.split("-")[0]] for cell in same}))
     best = {method: oracle(course, method) for method in ("none", "sec")}
     over = " and ".join(signed(sec - none) for sec, none in zip(best["sec"], best["none"], strict=True))
@@ -52,12 +51,19 @@ def rates() -> str:
         its = only(course, cell=cell)
         rows.append((rate(lr_of(cell)), *[gain(difference(its, "recall@1", *pair)) for pair in PAIRS]))
     headings = "head's rate | " + " | ".join(f"{label(method)} less {label(than)}, R@1" for method, than in PAIRS)
-    return (
-        f"**Where tuning gave both the same rate, {change('R@1', difference(equal, 'recall@1'))}.**\n"
-        f"These are {len(same)} cells of {where}.\n"
-        f"With the best of five rates for each, picked on test, SEC is {over} points from the baseline on CUB-200-2011."
-        f"\n\n{table(headings, rows)}"
+    lines = (
+        answer(equal, f"Where tuning gave both the same rate, in {len(same)} cells of {where}"),
+        "With the best of five rates for each, picked on test, R@1 with SEC is "
+        f"{over} points from the baseline on CUB-200-2011.",
+        table(headings, rows),
     )
+    return "\n\n".join(lines)
+
+
+def equal_rates(runs: list[Record]) -> list[Record]:
+    """The runs of cells where tuning gave SEC and the baseline one rate and one weight decay."""
+    settings = {(run["cell"], run["method"]): run["recipe"]["optimizer"] for run in runs}
+    return [run for run in runs if settings[run["cell"], "none"] == settings[run["cell"], "sec"]]
 
 
 def oracle(course: list[Record], method: str) -> list[float]:
@@ -74,14 +80,17 @@ def heads() -> str:
     """Which head does a fair comparison need?"""
     fast = [gained for dataset in DATASETS for gained in head_gains(dataset, 100)]
     lines = [
-        f"**A head at 1 or 10 times the backbone's rate: at 100 times SEC changes MAP@R by {among(fast, 0)} points "
-        "(one seed, so no interval).**",
+        f"**A head at 1 or 10 times the backbone's rate. At 100 times SEC is {among(fast, 0)} points of MAP@R from the "
+        "baseline (one seed, so no interval).**",
         "",
     ]
     rows = []
     for dataset, name in DATASETS.items():
         found, untrained = head_runs(dataset)
-        best = {method: max((key for key in found if key[3] == method), key=found.get) for method in ("none", "sec")}
+        best = {
+            method: max((key for key in found if key[3] == method), key=lambda key: found[key])
+            for method in ("none", "sec")
+        }
         own = found[best["sec"]] - found[best["none"]]
         rows.append((name, *[among(head_gains(dataset, factor)) for factor in FACTORS], signed(own)))
         lines.append(f"- **{name}**, best settings (untrained features have {100 * untrained:.1f}):")
@@ -94,8 +103,7 @@ def forms() -> str:
     """Is another form better?"""
     runs, course, long = retrieval(), results("rates_cub200").runs, results("cars196_triplet_8000").runs
     rows = [
-        (name, f"{label(method)} less {label(than)}", *[gain(difference(its, key, method, than)) for key in
-         ("recall@1", "map@r")])
+        (name, f"{label(method)} less {label(than)}", *[gain(difference(its, key, method, than)) for _, key in METRICS])
         for name, its, pairs in (
             ("eight tuned cells", runs, PAIRS[1:]),
             ("CUB-200-2011, five rates", course, (("sec-relative", "sec"), ("balanced", "none"))),
@@ -104,8 +112,8 @@ def forms() -> str:
         )
         for method, than in pairs
     ]  # fmt: skip
-    first = change("R@1", difference(runs, "recall@1", "sec-relative", "sec"))
-    return f"**Relative SEC in place of SEC: {first}.**\n\n{table('runs | difference | R@1 | MAP@R', rows)}"
+    first = answer(runs, "With relative SEC in place of SEC", method="sec-relative", than="sec")
+    return f"{first}\n\n{table('runs | difference | MAP@R | R@1', rows)}"
 
 
 def eta() -> str:
@@ -137,13 +145,13 @@ def eta() -> str:
 def scratch() -> str:
     """Does it help from scratch?"""
     runs = rendered()
-    first = "; ".join(change(name, difference(runs, key)) for name, key in (("R@1", "recall@1"), ("MAP@R", "map@r")))
+    first = answer(runs, "On rendered characters")
     rows = [
         (f"{label(method)} less {label(than)}", *[gain(difference(runs, key, method, than)) for key in
-         ("recall@1", "map@r", "nmi", "f1")])
+         ("map@r", "recall@1", "nmi", "f1")])
         for method, than in PAIRS
     ]  # fmt: skip
-    return f"**On rendered characters {first}.**\n\n{table('difference | R@1 | MAP@R | NMI | F1', rows)}"
+    return f"{first}\n\n{table('difference | MAP@R | R@1 | NMI | F1', rows)}"
 
 
 FACES = (("CFP-FF", "cfp_ff"), ("CFP-FP", "cfp_fp"), ("rank 1 of 10,000", "rank1@10000"))
@@ -152,7 +160,7 @@ FACES = (("CFP-FF", "cfp_ff"), ("CFP-FP", "cfp_fp"), ("rank 1 of 10,000", "rank1
 def faces() -> str:
     """Does it help on faces?"""
     runs = results("faces_lfw").runs
-    first = "; ".join(change(name, difference(runs, key)) for name, key in FACES[::2])
+    first = answer(runs, "In a smoke test at the paper's eta", FACES[::2])
     rows = []
     for cell, name in (("lfw-cosface", "CosFace"), ("lfw-arcface", "ArcFace")):
         its = only(runs, cell=cell)
@@ -160,16 +168,16 @@ def faces() -> str:
         light = [*only(its, method="none", seed=0), *only(results("faces_lfw_eta0.1").runs, cell=cell)]
         rows.append((name, "0.1, one seed", *[gain(difference(light, key)) for _, key in FACES]))
     headings = "head | eta | " + " | ".join(name for name, _ in FACES)
-    return f"**In a smoke test at the paper's eta {first}.**\n\n{table(headings, rows)}"
+    return f"{first}\n\n{table(headings, rows)}"
 
 
-PROBES = (("linear probe", "probe_top1"), ("k-NN", "knn"))
+PROBES = (("the linear probe", "probe_top1"), ("k-NN", "knn"))
 
 
 def simclr() -> str:
     """Does it help with SimCLR?"""
     tuned = results("simclr_cifar10_resnet18").runs
-    first = "; ".join(change(f"the {name}", difference(tuned, key)) for name, key in PROBES)
+    first = answer(tuned, "With ResNet-18 on CIFAR-10", PROBES)
     rows = []
     for network, name in (
         ("ResNet-18, CIFAR-10", "simclr_cifar10_resnet18"),
@@ -180,7 +188,7 @@ def simclr() -> str:
         methods = dict.fromkeys(run["method"] for run in its if run["method"] != "none")
         for method in methods:
             rows.append((network, label(method), *[gain(difference(its, key, method)) for _, key in PROBES]))
-    return f"**{first[0].upper()}{first[1:]}.**\n\n{table('network, data | method less baseline | probe | k-NN', rows)}"
+    return f"{first}\n\n{table('network, data | method less baseline | probe | k-NN', rows)}"
 
 
 def length() -> str:
@@ -188,11 +196,11 @@ def length() -> str:
     runs = results("cars196_triplet_8000").runs
     short = only(results("retrieval_cars196").runs, cell="cars196-triplet")
     rows = [
-        (steps, *[gain(difference(its, key)) for key in ("recall@1", "map@r", "nmi")])
+        (steps, *[gain(difference(its, key)) for key in ("map@r", "recall@1", "nmi")])
         for steps, its in (("8,000, the paper's rate", runs), ("1,600, tuned", short))
     ]
-    first = change("R@1", difference(runs, "recall@1"))
-    return f"**After 8,000 steps {first}.**\n\n{table('steps | SEC less baseline, R@1 | MAP@R | NMI', rows)}"
+    first = answer(runs, "After 8,000 steps")
+    return f"{first}\n\n{table('steps | SEC less baseline, MAP@R | R@1 | NMI', rows)}"
 
 
 def causes() -> str:

@@ -15,6 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DATASETS = {"cub200": "CUB-200-2011", "cars196": "Cars196"}
 LOSSES = {"triplet": "triplet", "semihard": "semi-hard", "npair": "N-pair", "ms": "multi-similarity"}
 THREE = ("none", "sec", "sec-relative")
+METRICS = (("MAP@R", "map@r"), ("R@1", "recall@1"))  # the primary one first
 PAIRS = (("sec", "none"), ("sec-relative", "none"), ("sec-relative", "sec"))
 
 
@@ -43,7 +44,7 @@ def rendered() -> list[Record]:
 
 def only(runs: Iterable[Record], **wanted: object) -> list[Record]:
     """The runs of one cell, method or seed."""
-    return [run for run in runs if all(run[key] == value for key, value in wanted.items())]
+    return [run for run in runs if all(dict(run)[key] == value for key, value in wanted.items())]
 
 
 def label(method: str) -> str:
@@ -74,12 +75,23 @@ def gain(found: Difference) -> str:
 def change(name: str, found: Difference) -> str:
     """What the interval says of a metric, in words and points."""
     if found.low is None or found.high is None:
-        return f"{name} changes by {signed(found.mean)} points in {found.pairs} pair of runs, without an interval"
+        return f"{name} {signed(found.mean)} points (pairs of runs: {found.pairs}, too few for an interval)"
     interval = f"95 % interval {signed(found.low)} to {signed(found.high)}"
     if found.low <= 0 <= found.high:
         return f"{name} shows no clear change, {signed(found.mean)} points ({interval})"
     verb = "rises" if found.low > 0 else "falls"
     return f"{name} {verb} by {100 * abs(found.mean):.1f} points ({interval})"
+
+
+def answer(
+    runs: Sequence[Record], where: str, metrics: Iterable[tuple[str, str]] = METRICS, method: str = "sec",
+    than: str = "none",
+) -> str:  # fmt: skip
+    """The first line of an answer: what the first metric's interval says, then each metric."""
+    found = [(name, difference(runs, key, method, than)) for name, key in metrics]
+    low, high = found[0][1].low, found[0][1].high
+    verdict = "Not shown" if low is None or high is None or low <= 0 <= high else "Yes" if low > 0 else "No, it hurts"
+    return f"**{verdict}. {where}, {'; '.join(change(*one) for one in found)}.**"
 
 
 def among(values: Iterable[float], decimals: int = 1) -> str:

@@ -3,11 +3,11 @@
 import json
 from collections.abc import Callable
 from itertools import product
+from typing import Any
 
 import numpy as np
 
 from evidence_parts.common import DATASETS, LOSSES, ROOT, label, only, results, short, table
-from isosphere.runs import Record
 
 
 def distributions() -> str:
@@ -34,7 +34,7 @@ def overtaken() -> str:
     return f"SEC passes the baseline's last R@1 after {step:,} of {runs['none']['tests'][-1]['step']:,} steps."
 
 
-def turned(shown: Callable[[Record], str]) -> str:
+def turned(shown: Callable[[dict[str, Any]], str]) -> str:
     """A figure of how far embeddings turned, in every 1,000 steps."""
     runs = results("cars196_triplet_8000").runs
     rows = [(label(run["method"]), *[shown(turn) for turn in run["turns"]]) for run in runs]

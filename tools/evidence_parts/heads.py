@@ -29,7 +29,7 @@ def best_setting(method: str, best: Head, found: dict[Head, float]) -> str:
     edges = [f"rate {rate(float(lr))}"] * (float(lr) in (rates[0], rates[-1]))
     edges += [f"factor {factor}"] * (factor in (FACTORS[0], FACTORS[-1]))
     edge = f", at the edge of the range ({', '.join(edges)})" if edges else ""
-    setting = f"backbone's rate {rate(float(lr))}, head at {factor} x, {start} start{edge}"
+    setting = f"backbone's rate {rate(float(lr))}, head at {factor} x, {'PCA' if start == 'pca' else start} start{edge}"
     return f"{label(method)} {100 * found[best]:.1f}: {setting}."
 
 

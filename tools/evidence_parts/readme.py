@@ -5,13 +5,16 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import product
 
-from evidence_parts.answers import FACES
+from evidence_parts.answers import FACES, PROBES, equal_rates
 from evidence_parts.common import (
     DATASETS,
     LOSSES,
+    METRICS,
+    PAIRS,
     THREE,
     benchmark,
     difference,
+    label,
     only,
     rendered,
     results,
@@ -20,6 +23,7 @@ from evidence_parts.common import (
 )
 from evidence_parts.heads import head_gains
 from evidence_parts.numbers import loose, numbers
+from evidence_parts.simclr import SMALL
 from evidence_parts.speed import LOSSES as TIMED
 from evidence_parts.speed import SIZES, loss_row, ratio
 from isosphere.report.differences import Difference
@@ -31,7 +35,6 @@ METHODS = {
     "sec": ("SEC",),
     "sec-relative": ("relative SEC", "relative SEC (ours)"),
 }
-NAMES = {"R@1": "recall@1", "MAP@R": "map@r"}
 UNBACKED = {"74.5", "34.9", "73.9", "33.5"}  # NMI and F1 of `make demo`: k-means is newer than results/rendered.json
 Row = list[set[str]]  # the forms of each cell
 
@@ -40,23 +43,29 @@ Row = list[set[str]]  # the forms of each cell
 def facts() -> dict[str, list[str]]:
     """Each fact in the forms that README may use."""
     runs, characters, faces = retrieval(), rendered(), results("faces_lfw").runs
+    compared = {
+        "": runs, "equal rates": equal_rates(runs), "characters": characters,
+        "8,000 steps": results("cars196_triplet_8000").runs,
+        **{name: results(f"retrieval_{dataset}").runs for dataset, name in DATASETS.items()},
+    }  # fmt: skip
     found = {}
-    for (name, key), (method, than, words) in product(NAMES.items(), (
-        ("sec", "none", "SEC less baseline"), ("sec-relative", "none", "relative SEC less baseline"),
-        ("sec-relative", "sec", "relative SEC less SEC"),
-    )):  # fmt: skip
-        found[f"{words}, {name}"] = difference_forms(difference(runs, key, method, than), name)
-        found[f"{words}, {name}, characters"] = difference_forms(difference(characters, key, method, than), name)
+    for (where, its), (method, than), (name, key) in product(compared.items(), PAIRS, METRICS):
+        if {method, than} <= {run["method"] for run in its}:
+            words = f"{label(method)} less {label(than)}, {name}" + (f", {where}" if where else "")
+            found[words] = difference_forms(difference(its, key, method, than), name)
+    for (name, key), (where, its) in product((*FACES, *PROBES), (("faces", faces), ("SimCLR", results(SMALL).runs))):
+        if key in its[0]["last"]:
+            found[f"{where}, {name}"] = difference_forms(difference(its, key), name)
     course = only(results("rates_cub200").runs, cell="cub200-ms-lr5e-05")
     found["SEC at the paper's rate"] = [f"{100 * difference(course, 'recall@1').mean:.1f} points at the paper's rate"]
-    for method, (name, key) in product(THREE, NAMES.items()):
+    for method, (name, key) in product(THREE, METRICS):
         lasts = [run["last"] for run in only(characters, method=method)]
         found[f"characters, {method}, {name}"] = [spread(values_of(lasts, key))]
     lost = sorted(-100 * value for dataset in DATASETS for value in head_gains(dataset, 100))
     found["a fast head"] = [f"{lost[0]:.0f} to {lost[-1]:.0f} points of MAP@R"]
     for name, key in FACES:
         cost = sorted(-100 * value for its in difference(faces, key).cells.values() for value in its)
-        found[f"faces, {name}"] = [f"{cost[0]:.0f} to {cost[-1]:.0f} points"]
+        found[f"faces, {name}, by seed"] = [f"{cost[0]:.0f} to {cost[-1]:.0f} points"]
     for row in benchmark("metrics_cpu")["rows"]:
         for who in ("ours", "peer"):
             found[f"{row['name']}, {who}"] = [f"{row[who]:.1f} s", f"{row[who]:.2f} s"]
@@ -65,18 +74,20 @@ def facts() -> dict[str, list[str]]:
 
 def difference_forms(found: Difference, metric: str) -> list[str]:
     """A difference and its interval, as sentences have them."""
-    mean, low, high = (signed(value or 0) for value in (found.mean, found.low, found.high))
-    plain = mean.lstrip("+")
-    forms = [f"{plain} points of {metric}", f"{plain} of {metric}", f"{mean} points of {metric}", f"{mean} of {metric}"]
-    forms += [f"{mean} ({low} to {high})", f"{low} to {high}", f"{low.lstrip('+')} to {high.lstrip('+')}"]
-    return [*forms, f"({plain}, {low.lstrip('+')} to {high.lstrip('+')})"]
+    mean, plain = signed(found.mean), f"{100 * abs(found.mean):.1f}"
+    forms = [f"{one} {words}" for one in (plain, mean) for words in (f"points of {metric}", f"of {metric}", "points")]
+    if found.low is None or found.high is None:
+        return forms
+    low, high = signed(found.low), signed(found.high)
+    unsigned = f"{low.lstrip('+')} to {high.lstrip('+')}"
+    return [*forms, f"{mean} ({low} to {high})", f"{low} to {high}", unsigned, f"({mean.lstrip('+')}, {unsigned})"]
 
 
 @lru_cache
 def rows() -> dict[str, list[Row]]:
     """The rows that tables may have, whole or in part, by their first cell."""
     found: dict[str, list[Row]] = {}
-    for (method, words), dataset, metric in product(METHODS.items(), DATASETS, NAMES.values()):
+    for (method, words), dataset, metric in product(METHODS.items(), DATASETS, ("map@r", "recall@1")):
         row = []
         for loss in LOSSES:
             its = only(results(f"retrieval_{dataset}").runs, cell=f"{dataset}-{loss}", method=method)
