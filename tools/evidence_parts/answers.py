@@ -20,7 +20,7 @@ from evidence_parts.common import (
     signed,
     table,
 )
-from evidence_parts.heads import FACTORS, best_setting, head_gains, head_runs
+from evidence_parts.heads import FACTORS, best_settings, head_gains, head_runs
 from isosphere.runs import Record
 
 
@@ -79,24 +79,20 @@ def lr_of(cell: str) -> float:
 def heads() -> str:
     """Which head does a fair comparison need?"""
     fast = [gained for dataset in DATASETS for gained in head_gains(dataset, 100)]
-    lines = [
-        f"**A head at 1 or 10 times the backbone's rate. At 100 times SEC is {among(fast, 0)} points of MAP@R from the "
-        "baseline (one seed, so no interval).**",
-        "",
-    ]
-    rows = []
+    rows, settings = [], []
     for dataset, name in DATASETS.items():
         found, untrained = head_runs(dataset)
-        best = {
-            method: max((key for key in found if key[3] == method), key=lambda key: found[key])
-            for method in ("none", "sec")
-        }
-        own = found[best["sec"]] - found[best["none"]]
-        rows.append((name, *[among(head_gains(dataset, factor)) for factor in FACTORS], signed(own)))
-        lines.append(f"- **{name}**, best settings (untrained features have {100 * untrained:.1f}):")
-        lines += [f"  - {best_setting(method, best[method], found)}" for method in best]
-    headings = "SEC less baseline, MAP@R | head at 1 x | at 10 x | at 100 x | each with its best setting"
-    return "\n".join([*lines, "", table(headings, rows)])
+        best = {method: max(value for key, value in found.items() if key[3] == method) for method in ("none", "sec")}
+        gains = [among(head_gains(dataset, factor)) for factor in FACTORS]
+        rows.append((name, *gains, signed(best["sec"] - best["none"])))
+        settings += [*best_settings(dataset), (name, "untrained features", f"{100 * untrained:.1f}", *["-"] * 4)]
+    lines = (
+        f"**A head at 1 or 10 times the backbone's rate. At 100 times SEC is {among(fast, 0)} points of MAP@R from the "
+        "baseline (one seed, so no interval).**",
+        table("SEC less baseline, MAP@R | head at 1 x | at 10 x | at 100 x | each with its best setting", rows),
+        table("data | method | MAP@R | backbone's rate | head | first weights | at an edge of the range", settings),
+    )
+    return "\n\n".join(lines)
 
 
 def forms() -> str:

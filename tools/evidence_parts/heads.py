@@ -22,15 +22,18 @@ def head_gains(dataset: str, factor: int) -> list[float]:
     return [value - found[(*key[:3], "none")] for key, value in found.items() if key[1] == factor and key[3] == "sec"]
 
 
-def best_setting(method: str, best: Head, found: dict[Head, float]) -> str:
-    """The winner of a method in words, with the edges of the ranges that it lies on."""
-    lr, factor, start, _ = best
-    rates = sorted({float(key[0]) for key in found})
-    edges = [f"rate {rate(float(lr))}"] * (float(lr) in (rates[0], rates[-1]))
-    edges += [f"factor {factor}"] * (factor in (FACTORS[0], FACTORS[-1]))
-    edge = f", at the edge of the range ({', '.join(edges)})" if edges else ""
-    setting = f"backbone's rate {rate(float(lr))}, head at {factor} x, {'PCA' if start == 'pca' else start} start{edge}"
-    return f"{label(method)} {100 * found[best]:.1f}: {setting}."
+def best_settings(dataset: str) -> list[tuple[str, ...]]:
+    """The best run of each method: its setting, and on which edges of the ranges it lies."""
+    found, _ = head_runs(dataset)
+    rates, rows = sorted({float(key[0]) for key in found}), []
+    for method in ("none", "sec"):
+        best = max((key for key in found if key[3] == method), key=lambda key: found[key])
+        lr, factor, start = float(best[0]), best[1], best[2]
+        edges = ["rate"] * (lr in (rates[0], rates[-1])) + ["head"] * (factor in (FACTORS[0], FACTORS[-1]))
+        first = "PCA" if start == "pca" else start
+        place = (rate(lr), f"{factor} x", first, " and ".join(edges) or "none")
+        rows.append((DATASETS[dataset], label(method), f"{100 * found[best]:.1f}", *place))
+    return rows
 
 
 def heads_table() -> str:
