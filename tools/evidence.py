@@ -27,7 +27,7 @@ PARTS = {
     "small-differences": simclr.differences, "starts": simclr.starts, "warmup": simclr.warmup,
     "trials": simclr.trials, "finalists": simclr.finalists, "others": simclr.others,
     "faces-scores": faces.scores, "faces-harm": faces.harm, "faces-auroc": faces.auroc,
-    "faces-losses": faces.losses, "faces-weak": faces.weak,
+    "faces-losses": faces.losses, "faces-weak": faces.weak, "faces-paper": faces.printed,
     "speed-losses": speed.losses, "speed-memory": speed.memory, "speed-steps": speed.steps, "speed-runs": speed.runs,
     "speed-metrics": speed.metrics, "speed-clusters": speed.clusters, "speed-heads": speed.heads,
     "speed-simclr": speed.simclr, "speed-monitor": speed.monitor,

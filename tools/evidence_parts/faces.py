@@ -1,6 +1,7 @@
 """The tables of docs/evidence/faces.md."""
 
-from evidence_parts.common import among, difference, label, only, rate, results, short, table
+from evidence_parts.common import among, difference, label, only, rate, results, short, signed, table
+from isosphere.paper.published import FACE_METRICS, FACE_RESULTS
 from isosphere.report.tables import spread, values_of
 from isosphere.runs import Record
 
@@ -80,6 +81,19 @@ def losses() -> str:
         (HEADS["sphereface"], label("none"), "-", f"{short(slow['norms'][-1][1])}, from {short(slow['norms'][0][1])}")
     )
     return table("head | method | eta | loss on angles, last logged batch", rows)
+
+
+def printed() -> str:
+    """SEC's gains on faces in the paper."""
+    names = {"lfw": "LFW", "agedb30": "AgeDB-30", "cfpfp": "CFP-FP", "megaface@1e6": "MegaFace, a million"}
+    rows = []
+    for head in ("cosface", "arcface"):
+        theirs = {
+            method: dict(zip(FACE_METRICS, FACE_RESULTS[head][method], strict=True)) for method in ("none", "sec")
+        }
+        gains = [signed((theirs["sec"][key] - theirs["none"][key]) / 100, 2) for key in names]
+        rows.append((HEADS[head], *gains))
+    return table(f"head | {' | '.join(names.values())}", rows)
 
 
 def weak() -> str:
