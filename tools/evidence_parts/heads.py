@@ -25,7 +25,8 @@ def head_gains(dataset: str, factor: int) -> list[float]:
 def best_settings(dataset: str) -> list[tuple[str, ...]]:
     """The best run of each method: its setting, and on which edges of the ranges it lies."""
     found, _ = head_runs(dataset)
-    rates, rows = sorted({float(key[0]) for key in found}), []
+    rates = sorted({float(key[0]) for key in found})
+    rows: list[tuple[str, ...]] = []
     for method in ("none", "sec"):
         best = max((key for key in found if key[3] == method), key=lambda key: found[key])
         lr, factor, start = float(best[0]), best[1], best[2]
