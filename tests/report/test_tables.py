@@ -104,7 +104,7 @@ def covered(cells: int, seeds: int, times: int = 300) -> float:
 
 
 def test_how_often_the_interval_holds_the_truth():
-    """Of one cell as often as it says; of a few less often, as docs/evidence/results.md says."""
+    """Of one cell as often as it says; of a few less often, as docs/evidence/protocol.md says."""
     assert covered(1, 3) == pytest.approx(0.95, abs=0.03)
     assert covered(4, 3) == pytest.approx(0.86, abs=0.04)
     assert covered(8, 3) == pytest.approx(0.91, abs=0.03)
