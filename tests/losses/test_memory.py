@@ -37,7 +37,8 @@ print(json.dumps(found))
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs Linux to measure peaks")
 def test_a_large_batch_takes_seconds_and_under_a_gibibyte() -> None:
     paths = {"PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run([sys.executable, "-c", MEASURED], env=os.environ | paths, capture_output=True, text=True, check=True, timeout=300)
+    command, env = [sys.executable, "-c", MEASURED], os.environ | paths
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=True, timeout=300)
     found = json.loads(done.stdout)
     assert len(found) == 11
     assert {name: gibibytes for name, (gibibytes, _) in found.items() if not gibibytes < 1} == {}

@@ -29,17 +29,16 @@ def pair_loss(*, slopes: Literal[True]) -> Callable[[RowsAndSlopes[P]], Loss[P]]
 def pair_loss(function: Callable | None = None, *, slopes: bool = False) -> Callable:
     """Makes a loss `(embeddings, labels, ...) -> scalar` of a function `(cosines, positive, negative, ...) -> (B,)`.
 
-    The function gets B rows of the batch at a time: their cosines with all N samples, and masks of the pairs that share
-    a label and of those that do not, each (B, N). A sample's pair with itself is in neither mask. The function returns
-    one loss for each row, which must depend on that row alone.
+    The function gets B rows of the batch at a time, each argument (B, N): cosines with all N samples, and masks. In
+    `positive` are the pairs that share a label, in `negative` the others. A sample's pair with itself is in neither.
+    It returns a loss for each row, which must depend on that row alone.
 
     The loss takes raw embeddings (N, D), and labels (N,) or multi-hot (N, C). It is the mean over all N rows, also
-    those without a positive. What else the function takes are settings: `loss(embeddings, labels, margin=0.2)`. They
-    are constants; only embeddings learn.
+    those without a positive. More arguments are settings: `loss(embeddings, labels, margin=0.2)`. They are constants.
 
-    Slopes, the gradient by the cosines, come from autograd, one block at a time. With `@pair_loss(slopes=True)` the
-    function returns them itself: (losses (B,), slopes (B, N)). Write masks and `torch.where` instead of boolean
-    indexing; then torch.compile makes one graph. A decorated function is pickled by its name.
+    Autograd finds the slopes, d loss / d cosines, one block at a time. With `@pair_loss(slopes=True)` the function
+    returns them itself: (losses (B,), slopes (B, N)). Use masks and `torch.where` instead of boolean indexing. Then
+    torch.compile makes one graph. A decorated function is pickled by its name.
     """
     return partial(_decorated, closed=slopes) if function is None else _decorated(function, closed=False)
 
@@ -82,7 +81,7 @@ def _checked(found: Any, shape: torch.Size, learning: bool = False) -> Tensor:
     """What a function returned, if it is a tensor of this shape, and has a graph if learning."""
     if not isinstance(found, Tensor) or found.shape != shape:
         value = tuple(found.shape) if isinstance(found, Tensor) else type(found)
-        raise BadArgument("the result of a pair loss", value, f"of shape {tuple(shape)}: losses (B,), slopes (B, N)")
+        raise BadArgument("the result of a pair loss", value, f"a tensor of shape {tuple(shape)}")
     if learning and not (found.requires_grad or torch.compiler.is_compiling()):
         expected = "computed from the cosines; no loss is 0 * cosines.sum(1)"
         raise BadArgument("the result of a pair loss", "a constant", expected)

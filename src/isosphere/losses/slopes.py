@@ -145,8 +145,8 @@ def over_pairs(
     if both and reads_values(total) and len(labels) > 1 and total == 0:
         blocks = _blocks(unit, unit)
         if not any(pair_masks(block, labels)[0].any() for block in blocks):
-            warn("all labels of the batch are different, and the loss is 0: most losses need several samples of a class")
+            warn("all labels of the batch are different, and the loss is 0: most losses need two of a class")
         elif not any(pair_masks(block, labels)[1].any() for block in blocks):
-            warn("all labels of the batch are the same, and the loss is 0: most losses need several classes")
+            warn("all labels of the batch are the same, and the loss is 0: most losses need two classes")
     check_loss(total, embeddings=embeddings)
     return attached(total, (raw,), (gradient,)) / divisor
