@@ -13,11 +13,13 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import isosphere
+import own_losses
 from isosphere.errors import Held, UnequalRanks
 from isosphere.inference import embed
 from isosphere.recipes import schema
 from isosphere.train.folder import claimed, held
 from isosphere.train.loop import prepare, train_step, training_feed
+from isosphere.train.own import OwnCriterion
 from tiny import tiny_recipe
 
 
@@ -69,6 +71,7 @@ PLAIN_LOOPS = {
     "contrastive": lambda: isosphere.ContrastiveLoss(),
     "supcon": lambda: isosphere.SupConLoss(),
     "nt-xent": lambda: isosphere.NTXentLoss(),
+    "own": lambda: OwnCriterion(own_losses.multi_similarity),
     "proxy-anchor": lambda: isosphere.ProxyAnchorLoss(6, 10),
     "softmax": lambda: isosphere.LinearClassifier(6, 10),
     "arcface": lambda: isosphere.CosineClassifier(6, 10, isosphere.ArcFace(0.3), scale=8),
@@ -152,6 +155,18 @@ def uneven_gather(rows: list[int], labels: list[int]) -> tuple[list[int], list[i
     except UnequalRanks as error:
         return error.embeddings, error.labels
     return None
+
+
+def several_labels(embeddings: torch.Tensor, labels: torch.Tensor) -> list[torch.Tensor]:
+    """Gradients by this rank's embeddings, with multi-hot labels of integers and of bools."""
+    rank, world = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
+    f, y = (part.chunk(world)[rank] for part in (embeddings, labels))
+    f.requires_grad_()
+    losses = [
+        isosphere.MultiSimilarityLoss()(*isosphere.gather(f, y)),
+        own_losses.contrastive(*isosphere.gather(f, y.bool())),
+    ]
+    return [torch.autograd.grad(loss, f)[0] for loss in losses]
 
 
 def places(folder: Path) -> dict[str, Any]:

@@ -21,12 +21,19 @@ def chord(left: Tensor, right: Tensor) -> Tensor:
     return difference @ difference
 
 
+def alike(labels: Tensor, i: int, j: int) -> bool:
+    """Whether two samples have the same label (N,), or share one of several (N, C)."""
+    if labels.ndim == 1:
+        return bool(labels[i] == labels[j])
+    return any(labels[i, c] and labels[j, c] for c in range(labels.shape[1]))
+
+
 def positives(labels: Tensor, i: int) -> list[int]:
-    return [j for j in range(len(labels)) if j != i and labels[j] == labels[i]]
+    return [j for j in range(len(labels)) if j != i and alike(labels, i, j)]
 
 
 def negatives(labels: Tensor, i: int) -> list[int]:
-    return [j for j in range(len(labels)) if labels[j] != labels[i]]
+    return [j for j in range(len(labels)) if j != i and not alike(labels, i, j)]
 
 
 def pair_masks(labels: Tensor) -> tuple[Tensor, Tensor]:

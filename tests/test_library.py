@@ -64,7 +64,8 @@ def test_the_version_is_the_installed_one(monkeypatch):
 
 # ---------------------------------------------------------------- the page
 
-LOOP, FORMS, ACCUMULATED, GATHERED, TWO_VIEWS, METRICS, EXPORT = blocks(PAGE, "python")  # a new one needs its test
+LOOP, FORMS, ACCUMULATED, GATHERED, TWO_VIEWS, METRICS, EXPORT, *OWN_LOSS, TAGS = blocks(PAGE, "python")
+# a new one needs its test
 
 
 def some_names() -> dict[str, Any]:
@@ -183,6 +184,25 @@ def test_a_run_can_be_taken_elsewhere(tmp_path, monkeypatch):
         wanted = names["run"].model(pixels)
         torch.testing.assert_close(program(pixels), wanted)
         torch.testing.assert_close(copy(pixels), wanted)
+
+
+def test_a_loss_of_ones_own_has_the_gradient_of_its_formula_and_takes_several_labels():
+    names = some_names()
+    raw = names["embeddings"] = torch.randn(24, 8, dtype=torch.float64, requires_grad=True)
+    for code in OWN_LOSS:
+        exec(code, names)
+    cosines, margin = isosphere.sphere.cosines(raw), 0.3
+    same = names["labels"][:, None] == names["labels"]
+    gaps = 20 * torch.where(same, margin - cosines, cosines - margin)
+    formula = nn.functional.softplus(gaps)[~torch.eye(24, dtype=torch.bool)].sum() / 20 / 24
+    closed = names["softplus_slopes"](raw, names["labels"], margin)
+    for loss in (names["loss"], closed):
+        torch.testing.assert_close(loss, formula)
+        torch.testing.assert_close(*(torch.autograd.grad(one, raw, retain_graph=True)[0] for one in (loss, formula)))
+    exec(TAGS, names)
+    pairs = torch.tensor([0, 0, 1, 2])  # images 0 and 1 share a label, 2 and 3 do not
+    plain = [names[loss](names["embeddings"], pairs) for loss in ("criterion", "softplus")]
+    torch.testing.assert_close(names["loss"], sum(plain))
 
 
 # ---------------------------------------------------------------- pytorch-metric-learning

@@ -37,6 +37,15 @@ assert_type(functional.norm_penalty(embeddings, radius=2.0), Tensor)
 assert_type(isosphere.gather(embeddings, labels), tuple[Tensor, Tensor])
 assert_type(isosphere.__version__, str)
 
+# A loss of one's own
+@isosphere.pair_loss
+def hinges(cosines: Tensor, positive: Tensor, negative: Tensor, margin: float = 0.5) -> Tensor:
+    return torch.where(negative, cosines - margin, 0).relu().sum(1)
+
+
+assert_type(hinges(embeddings, labels, margin=0.2), Tensor)
+hinges(embeddings, labels, margin="much")  # type: ignore[arg-type]
+
 # Metrics
 assert_type(isosphere.retrieval_metrics(embeddings, labels), dict[str, float])
 assert_type(isosphere.retrieval_metrics([[1.0, 2.0]], ["a"], ks=1), dict[str, float])

@@ -31,6 +31,7 @@ from isosphere.losses import SphereFace as SphereFace
 from isosphere.losses import SupConLoss as SupConLoss
 from isosphere.losses import TripletLoss as TripletLoss
 from isosphere.losses import balanced_directions as balanced_directions
+from isosphere.losses import pair_loss as pair_loss
 from isosphere.metrics import clustering_metrics as clustering_metrics
 from isosphere.metrics import identification as identification
 from isosphere.metrics import kmeans as kmeans

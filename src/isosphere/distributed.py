@@ -87,6 +87,7 @@ class _Gather(torch.autograd.Function):
 def gather(embeddings: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """The embeddings and labels of all ranks, (n, D), (n,) -> (n * world, D), (n * world,), in the order of ranks.
 
+    Multi-hot labels (n, C) become (n * world, C).
     Differentiable and exact under DDP: `loss = criterion(*gather(f, y))` on every rank gives, after DDP's averaging,
     the gradients of one process on the whole batch. Every rank must bring the same number of rows (`drop_last=True`
     leaves out a last batch that is smaller), and must compute the same loss of all of them. Other numbers are refused

@@ -111,7 +111,7 @@ def test_the_traceback_of_an_error_in_a_loss_has_few_frames_of_ours(out, tmp_pat
         cli.main()
     package = Path(cli.__file__).parents[1]
     ours = [entry.name for entry in raised.traceback if Path(entry.path).is_relative_to(package)]
-    assert ours[0] == "main" and ours[-1] == "pair_loss" and len(ours) <= 10
+    assert ours[0] == "main" and ours[-1] == "over_pairs" and len(ours) <= 10
 
 
 def test_tracebacks_on_request(monkeypatch):

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 import isosphere
+import own_losses
 import ranks
 import references
 from isosphere.errors import BadArgument, NotFinite, Unsupported
@@ -40,6 +41,7 @@ from isosphere.losses.pairs import (
     TripletLoss,
 )
 from isosphere.losses.sharded import ShardedClassifier
+from isosphere.train.own import OwnCriterion
 
 pytestmark = pytest.mark.filterwarnings("ignore:all labels of the batch are")
 DIM, CLASSES = 6, 5
@@ -88,6 +90,8 @@ CASES = {
     "contrastive": Case(ContrastiveLoss, references.contrastive),
     "supcon": Case(SupConLoss, references.supcon),
     "nt-xent": Case(NTXentLoss, references.nt_xent, PAIRS),
+    "own": Case(lambda: OwnCriterion(own_losses.multi_similarity), references.multi_similarity),
+    "own slopes": Case(lambda: OwnCriterion(own_losses.contrastive), references.contrastive),
     "normface": head("none", 0.0),
     "cosface": head("cosface", 0.35),
     "arcface": head("arcface", 0.45),
@@ -109,6 +113,7 @@ CONSTRAINTS = ("sec", "relative sec", "sec of log norms", "fixed sec", "l2-reg")
 HEADS = [name for name, case in CASES.items() if case.head]
 LOSSES = [name for name in CASES if name not in CONSTRAINTS]
 PAIR_LOSSES = [name for name in LOSSES if name not in HEADS]
+SINGLE = ("contrastive", "own slopes")  # compare single pairs, so that one kind is enough
 
 
 @pytest.fixture(params=CASES)
@@ -152,7 +157,7 @@ def test_every_criterion_is_in_the_table() -> None:
     made = {type(case.make()) for case in CASES.values()}
     criteria = {getattr(isosphere.losses, one) for one in isosphere.losses.__all__}
     wanted = {one for one in criteria if inspect.isclass(one) and issubclass(one, nn.Module)}
-    assert made - {Penalty} == wanted - {SEC}
+    assert made - {Penalty, OwnCriterion} == wanted - {SEC}
 
 
 # ---------------------------------------------------------------- value and gradient
@@ -231,7 +236,7 @@ def test_one_kind_of_pairs_is_what_the_loops_say(pair_loss: str, labels: list[in
     case, f, y = CASES[pair_loss], batch(rows=len(labels)), torch.tensor(labels)
     value, gradient = found(criterion(pair_loss), f, y)
     torch.testing.assert_close([value, gradient], found(case.loops, f, y))
-    assert pair_loss == "contrastive" or not (value or gradient.any()), "it alone compares single pairs"
+    assert pair_loss in SINGLE or not (value or gradient.any())
 
 
 def test_zero_vectors_have_finite_loss_and_no_gradient(loss: str) -> None:
@@ -511,7 +516,7 @@ def test_criteria_pass_their_settings_on_and_show_them(made: nn.Module) -> None:
 
 
 @pytest.mark.parametrize(("labels", "warned"), [([0, 1, 2, 3], 1), ([0, 1, 2, 0], 0), ([5, 5, 5, 5], 1), ([2], 0)])
-@pytest.mark.parametrize("pair_loss", [one for one in PAIR_LOSSES if one not in ("nt-xent", "contrastive")])
+@pytest.mark.parametrize("pair_loss", [one for one in PAIR_LOSSES if one not in ("nt-xent", *SINGLE)])
 def test_labels_all_alike_or_all_different_warn_where_the_loss_is_called(
     pair_loss: str, labels: list[int], warned: int
 ) -> None:

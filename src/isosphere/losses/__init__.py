@@ -3,6 +3,7 @@
 from .contrastive import NTXentLoss, SupConLoss
 from .margins import ArcFace, CosFace, CosineClassifier, LinearClassifier, NormFace, ProxyAnchorLoss, SphereFace
 from .norms import SEC, balanced_directions
+from .own import pair_loss
 from .pairs import ContrastiveLoss, MultiSimilarityLoss, NPairLoss, SemiHardTripletLoss, TripletLoss
 from .sampling import RowSGD
 from .sharded import ShardedClassifier
@@ -26,4 +27,5 @@ __all__ = [
     "SupConLoss",
     "TripletLoss",
     "balanced_directions",
+    "pair_loss",
 ]

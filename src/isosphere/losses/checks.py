@@ -62,17 +62,27 @@ def check_dim(embeddings: Tensor, weights: Tensor) -> None:
         raise BadArgument("embeddings", tuple(embeddings.shape), f"of shape (N, {weights.shape[1]}), as class weights")
 
 
-def check(embeddings: Tensor, labels: Tensor, weights: Tensor | None = None) -> None:
-    """Refuse anything but embeddings (N, D) of floats and labels (N,) of integers; for heads with weights (C, D)."""
+def check(embeddings: Tensor, labels: Tensor, weights: Tensor | None = None, several: bool = False) -> None:
+    """Refuse anything but embeddings (N, D) of floats and labels (N,) of integers; for heads with weights (C, D).
+
+    `several` lets in multi-hot labels (N, C), too: bools, or integers 0 and 1.
+    """
     check_embeddings(embeddings)
     if not isinstance(labels, Tensor):
         raise BadArgument("labels", type(labels), "a torch tensor")
-    if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
+    # A single column is no multi-hot label, but rather class numbers (N, 1).
+    multi_hot, rows = several and labels.ndim == 2 and labels.shape[1] != 1, len(embeddings)
+    if labels.shape[: 1 if multi_hot else None] != embeddings.shape[:1]:
+        expected = f"of shape ({rows},), one for each embedding" + f", or multi-hot ({rows}, C)" * several
+        raise BadArgument("labels", tuple(labels.shape), expected)
+    if labels.is_floating_point() or labels.is_complex() or (labels.dtype == torch.bool and not multi_hot):
         raise BadArgument("labels", labels.dtype, "integers, say labels.long()")
-    if labels.shape != embeddings.shape[:1]:
-        raise BadArgument("labels", tuple(labels.shape), f"of shape ({len(embeddings)},), one for each embedding")
     if labels.device != embeddings.device:
         raise BadArgument("labels", labels.device, f"on the device of the embeddings, {embeddings.device}")
+    if multi_hot and labels.dtype != torch.bool and reads_values(labels) and labels.numel():
+        low, high = labels.aminmax()
+        if low < 0 or high > 1:
+            raise BadArgument("labels", int(low if low < 0 else high), "0 or 1 where they are multi-hot (N, C)")
     if weights is None:
         return
     check_dim(embeddings, weights)

@@ -20,7 +20,7 @@ from isosphere import sphere
 from isosphere.errors import BadArgument
 
 from .checks import check, check_loss
-from .transforms import Computed, once, scalar, transformed, wanted
+from .transforms import Computed, once, scalar, transformed, wanted, with_slopes
 
 BLOCK = 2**24  # logits in memory at a time: 256 samples by 65,536 classes
 FEW = 4  # so many blocks are kept for the backward pass: 4,096 samples by 16,384 classes
@@ -145,12 +145,7 @@ def _with_slopes(margin: Callable[[Tensor], Tensor] | None, cosines: Tensor, lea
         return cosines if margin is None else margin(cosines), torch.ones_like(cosines)
     if hasattr(margin, "slopes"):
         return margin(cosines), margin.slopes(cosines)
-    if torch.compiler.is_compiling():
-        return margin(cosines), torch.func.grad(lambda values: margin(values).sum())(cosines)
-    with torch.enable_grad():  # quicker than torch.func, which a compiler needs
-        inputs = cosines.detach().requires_grad_()
-        targets = margin(inputs)
-        return targets.detach(), torch.autograd.grad(targets, inputs, torch.ones_like(targets))[0]
+    return with_slopes(margin, cosines)
 
 
 def _forward(weights: Tensor, case: Case, learning: bool) -> tuple[Tensor, list[Tensor], list[Tensor]]:

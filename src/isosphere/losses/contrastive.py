@@ -9,7 +9,7 @@ from isosphere import sphere
 from isosphere.errors import BadArgument
 
 from .checks import check, check_positive, reads_values
-from .slopes import log_sum_exp, pair_loss, rows_to_slopes, softmax, through_directions
+from .slopes import log_sum_exp, over_pairs, rows_to_slopes, softmax, through_directions
 from .transforms import Computed, scalar
 
 
@@ -26,7 +26,7 @@ def _supcon(cosines: Tensor, positive: Tensor, negative: Tensor, temperature: fl
 def supcon(embeddings: Tensor, labels: Tensor, temperature: float = 0.1) -> Tensor:
     """Supervised contrastive loss (the mean outside the logarithm), mean over anchors; (N, D), (N,) -> scalar."""
     check_positive(temperature=temperature)
-    return pair_loss(embeddings, labels, partial(_supcon, temperature=temperature))
+    return over_pairs(embeddings, labels, partial(_supcon, temperature=temperature))
 
 
 TWO_ROWS = "two rows of each label (for any other number use SupCon)"

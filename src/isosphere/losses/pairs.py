@@ -2,6 +2,7 @@
 
 Each is a function of a block of cosines (R, N) and the masks of its positive and negative pairs, which returns the
 sum of the loss, its slopes dL/dS (phi of Eq. 4) and the number of terms. Raw embeddings go in; any number a class.
+Labels are class numbers (N,), or multi-hot (N, C), where two samples are positive if they share one.
 """
 
 from functools import partial
@@ -14,7 +15,7 @@ from torch.nn import functional as F
 from isosphere.errors import BadArgument
 
 from .checks import check_numbers, check_positive
-from .slopes import log1p_sum_exp, log_sum_exp, pair_loss
+from .slopes import log1p_sum_exp, log_sum_exp, over_pairs
 
 
 def _triplet(cosines: Tensor, positive: Tensor, negative: Tensor, margin: float) -> tuple[Tensor, Tensor, Tensor]:
@@ -74,9 +75,9 @@ def _contrastive(
     cosines: Tensor, positive: Tensor, negative: Tensor, positive_margin: float, negative_margin: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Hinges of the single pairs: positive_margin - S_ap and S_an - negative_margin."""
-    pulls = positive & (cosines < positive_margin)
-    pushes = negative & (cosines > negative_margin)
-    slopes = pushes.to(cosines.dtype) - pulls.to(cosines.dtype)
+    pulls = (positive & (cosines < positive_margin)).to(cosines.dtype)  # a float times a sum of bools were float32
+    pushes = (negative & (cosines > negative_margin)).to(cosines.dtype)
+    slopes = pushes - pulls
     value = (slopes * cosines).sum() + positive_margin * pulls.sum() - negative_margin * pushes.sum()
     return value, slopes, cosines.new_full((), len(cosines))
 
@@ -84,13 +85,13 @@ def _contrastive(
 def triplet(embeddings: Tensor, labels: Tensor, margin: float = 1.0) -> Tensor:
     """Mean of (d_ap - d_an + margin)_+ over all triplets, zeros included, d squared chords; (N, D), (N,) -> scalar."""
     check_numbers(0, margin=margin)
-    return pair_loss(embeddings, labels, partial(_triplet, margin=margin))
+    return over_pairs(embeddings, labels, partial(_triplet, margin=margin))
 
 
 def semihard_triplet(embeddings: Tensor, labels: Tensor, margin: float = 0.2) -> Tensor:
     """Mean over positive pairs of (d_ap - d_an + margin)_+, d_an the smallest above d_ap, else the largest of all."""
     check_numbers(0, margin=margin)
-    return pair_loss(embeddings, labels, partial(_semihard, margin=margin))
+    return over_pairs(embeddings, labels, partial(_semihard, margin=margin))
 
 
 def npair(
@@ -103,7 +104,7 @@ def npair(
     """
     _check_npair(scale, negatives)
     rows = partial(_npair, scale=scale)
-    return pair_loss(embeddings, labels, rows, None if negatives == "all" else _first_two)
+    return over_pairs(embeddings, labels, rows, None if negatives == "all" else _first_two)
 
 
 def _check_npair(scale: float, negatives: str) -> None:
@@ -114,6 +115,8 @@ def _check_npair(scale: float, negatives: str) -> None:
 
 def _first_two(labels: Tensor) -> tuple[Tensor, Tensor]:
     """Which labels (N,) are the first of their class, and which the second, two masks (N,)."""
+    if labels.ndim == 2:
+        raise BadArgument("negatives", "positives", '"all" where labels are multi-hot (N, C)')
     ordered, order = labels.sort(stable=True)
     place = torch.arange(len(labels), device=labels.device) - torch.searchsorted(ordered, ordered)
     place = torch.empty_like(place).scatter_(0, order, place)  # how many of its class come before a sample
@@ -131,7 +134,8 @@ def multi_similarity(
     """Multi-similarity loss with its mining, divided by the batch size, skipped anchors counted; -> scalar."""
     check_positive(alpha=alpha, beta=beta)
     check_numbers(base=base, epsilon=epsilon)
-    return pair_loss(embeddings, labels, partial(_multi_similarity, alpha=alpha, beta=beta, base=base, epsilon=epsilon))
+    rows = partial(_multi_similarity, alpha=alpha, beta=beta, base=base, epsilon=epsilon)
+    return over_pairs(embeddings, labels, rows)
 
 
 def contrastive(
@@ -143,7 +147,7 @@ def contrastive(
     """
     check_numbers(positive_margin=positive_margin, negative_margin=negative_margin)
     rows = partial(_contrastive, positive_margin=positive_margin, negative_margin=negative_margin)
-    return pair_loss(embeddings, labels, rows, both=False)
+    return over_pairs(embeddings, labels, rows, both=False)
 
 
 class TripletLoss(nn.Module):

@@ -91,34 +91,44 @@ def through_directions(raw: Tensor, unit: Tensor, gradient: Tensor) -> Tensor:
     return torch.addcmul(gradient, unit, radial, value=-1).mul_(torch.where(lengths > 0, 1 / lengths, 0))
 
 
-def pair_loss(
+def pair_masks(block: slice, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Positive and negative pairs of a block's rows with all, (R, N) twice; labels (N,), or floats 0 and 1 (N, C)."""
+    index = torch.arange(len(labels), device=labels.device)
+    other = index[block, None] != index
+    if labels.ndim == 1:
+        same = labels[block, None] == labels
+    else:
+        same = (labels[block] @ labels.T > 0) | ~other  # also a row without any label is no negative of itself
+    return same & other, ~same
+
+
+def over_pairs(
     embeddings: Tensor,
     labels: Tensor,
     rows: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]],
     chosen: Callable[[Tensor], tuple[Tensor, Tensor]] | None = None,
     both: bool = True,
 ) -> Tensor:
-    """A loss over the cosines of all pairs (i, j), i != j, of embeddings (N, D) with labels (N,), a scalar.
+    """A loss over the cosines of all pairs (i, j), i != j, of embeddings (N, D) with labels (N,) or (N, C), a scalar.
 
     `rows(cosines, positive, negative)`, each (R, N), returns the sum of its terms, the slopes (R, N) and the number of
     terms that the sum is divided by. `chosen(labels)` returns masks (N,) that restrict i and j. `both`: a term needs a
     positive and a negative pair. Then a batch with one kind alone has no loss, and a warning says so.
     """
-    check(embeddings, labels)
+    check(embeddings, labels, several=True)
     raw = sphere.raised(embeddings)
     if transformed(raw, labels):
-        return untransformed(partial(pair_loss, rows=rows, chosen=chosen, both=both), (raw,), (labels,))
+        return untransformed(partial(over_pairs, rows=rows, chosen=chosen, both=both), (raw,), (labels,))
     gradients = wanted(raw)
     with torch.no_grad():
         unit = sphere.directions(raw)
-        index = torch.arange(len(labels), device=labels.device)
+        labels = labels.float() if labels.ndim == 2 else labels
         anchors, others = (None, None) if chosen is None else chosen(labels)
         total, gradient = unit.new_zeros(()), torch.zeros_like(unit)
         terms: list[Tensor] = []
         with torch.autocast(unit.device.type, enabled=False):
             for block in _blocks(unit, unit):
-                same = labels[block, None] == labels
-                positive, negative = same & (index[block, None] != index), ~same
+                positive, negative = pair_masks(block, labels)
                 if anchors is not None and others is not None:
                     allowed = anchors[block, None] & others
                     positive, negative = positive & allowed, negative & allowed
@@ -133,9 +143,10 @@ def pair_loss(
         gradient = through_directions(raw, unit, gradient)
     # Looked for where the loss is zero, which is rarely, and never where it would synchronize.
     if both and reads_values(total) and len(labels) > 1 and total == 0:
-        if len(labels.unique()) == len(labels):
-            warn("all labels of the batch are different, so this loss is 0: it needs several embeddings of a class")
-        elif len(labels.unique()) == 1:
-            warn("all labels of the batch are the same, so this loss is 0: it needs several classes")
+        blocks = _blocks(unit, unit)
+        if not any(pair_masks(block, labels)[0].any() for block in blocks):
+            warn("all labels of the batch are different, and the loss is 0: most losses need two of a class")
+        elif not any(pair_masks(block, labels)[1].any() for block in blocks):
+            warn("all labels of the batch are the same, and the loss is 0: most losses need two classes")
     check_loss(total, embeddings=embeddings)
     return attached(total, (raw,), (gradient,)) / divisor

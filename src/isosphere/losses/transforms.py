@@ -33,6 +33,22 @@ def wanted(*inputs: Tensor) -> bool:
     return torch.is_grad_enabled() and any(values.requires_grad for values in inputs)
 
 
+def with_slopes(function: Callable[[Tensor], Tensor], inputs: Tensor) -> tuple[Tensor, Tensor]:
+    """function(inputs), and the slopes of its sum by inputs from autograd; called where autograd is off."""
+
+    def summed(inputs: Tensor) -> tuple[Tensor, Tensor]:
+        values = function(inputs)
+        return values.sum(), values
+
+    if torch.compiler.is_compiling():
+        slopes, values = torch.func.grad(summed, has_aux=True)(inputs)
+        return values, slopes
+    with torch.enable_grad():  # quicker than torch.func, which a compiler needs
+        leaf = inputs.detach().requires_grad_()
+        total, values = summed(leaf)
+        return values.detach(), torch.autograd.grad(total, leaf)[0]
+
+
 def scalar(
     compute: Callable[..., Computed], inputs: tuple[Tensor, ...], others: tuple[Tensor, ...] = (), **sources: Tensor
 ) -> Tensor:
