@@ -1,0 +1,39 @@
+"""What mkdocs calls while it builds the site: the reference is written, formulas become MathML, links outside names."""
+
+import html
+import posixpath
+import re
+
+from docs_reference import pages
+from latex2mathml.converter import convert
+from mkdocs.structure.files import File, Files
+
+FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
+LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(((?:\.\./)+[^)\s]+)\)")
+
+
+def on_files(files: Files, config) -> Files:
+    """Add the pages that are written from the code."""
+    for name, text in pages().items():
+        files.append(File.generated(config, f"reference/{name}.md", content=text))
+    return files
+
+
+def on_page_markdown(markdown: str, page, config, files) -> str:
+    """Links to files of the checkout, such as README.md, are for readers of the checkout; here their name is enough."""
+
+    def named(found: re.Match) -> str:
+        target = posixpath.normpath(posixpath.join(posixpath.dirname(page.file.src_uri), found[2]))
+        return f"{found[1]} (`{target.removeprefix('../')}`)" if target.startswith("../") else found[0]
+
+    return LINK.sub(named, markdown)
+
+
+def on_page_content(content: str, page, config, files) -> str:
+    """Formulas as MathML, which browsers show without a script."""
+    return FORMULA.sub(lambda found: math(html.unescape(found[2]), block=found[1] == "div"), content)
+
+
+def math(latex: str, block: bool) -> str:
+    """A formula as MathML."""
+    return convert(latex.strip(), display="block" if block else "inline")
