@@ -1,4 +1,4 @@
-"""The site builds strictly, holds every page and every public name, and asks nothing of the network."""
+"""The site builds strictly, has every page and every public name, and fetches nothing; the Python of its pages runs."""
 
 import re
 import subprocess
@@ -7,14 +7,19 @@ import typing
 from fnmatch import fnmatch
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
+from PIL import Image
 
 import isosphere
+import ranks
 from browser import Browser, find_browser
 from isosphere import cli, runs
 from isosphere.metrics import registry
 from isosphere.recipes import schema
+from test_readme import blocks
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(path.relative_to(ROOT / "docs") for path in (ROOT / "docs").rglob("*.md"))
@@ -85,6 +90,55 @@ def test_every_command_and_every_file_of_a_run_is_in_the_reference(reference, tr
     assert [file for file in files if not any(fnmatch(file, name.rstrip("/") + "*") for name in known)] == []
     kinds = {line["kind"]: line.keys() - {"kind", "step"} for line in runs.entries(trained)}
     assert kinds.keys() <= reference.KINDS.keys() and kinds["train"] <= registry.KNOWN.keys()
+
+
+def some_names() -> dict[str, Any]:
+    """What the pages leave open: a small model, a batch and its embeddings."""
+    torch.manual_seed(0)
+    labels, images = torch.arange(24) % 6, torch.randn(24, 12)
+    model = torch.nn.Sequential(torch.nn.Linear(12, 10), torch.nn.ReLU(), torch.nn.Linear(10, 8))
+    return {
+        "model": model, "images": images, "labels": labels, "embeddings": model(images), "isosphere": isosphere,
+        "criterion": isosphere.TripletLoss(), "optimizer": torch.optim.SGD(model.parameters(), lr=0.1),
+        "all_labels": labels.tolist(), "dataset": list(zip(images, labels, strict=True)), "rank": 0, "world": 1,
+    }  # fmt: skip
+
+
+OURS = [page for page in PAGES if page.parts[0] in ("start", "concepts", "develop")]
+OURS += [Path("guides", f"{name}.md") for name in ("own_images", "from_pml")]
+
+
+@pytest.mark.parametrize("page", [page for page in OURS if blocks(ROOT / "docs" / page, "python")], ids=str)
+def test_the_python_of_a_page_runs(page, trained, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "my_photos-sec-seed0").symlink_to(trained)
+    for name in "ab":
+        Image.new("RGB", (30, 24)).save(f"{name}.jpg")
+    names = some_names()
+    for part in blocks(ROOT / "docs" / page, "python"):
+        exec(part, names)
+    assert page.stem != "own_images" or names["cosines"].shape == (2, 2)
+    assert names.get("loss", torch.zeros(())).isfinite()
+
+
+def gradients(code: str) -> torch.Tensor:
+    """The gradients of the model after the code of a page, on this rank's part of the batch."""
+    names = some_names()
+    rank, world = isosphere.distributed.rank(), isosphere.distributed.world()
+    names |= {key: names[key].chunk(world)[rank] for key in ("images", "labels")}
+    exec(code if world > 1 else code.replace("DistributedDataParallel(model)", "model"), names)
+    return torch.cat([parameter.grad.flatten() for parameter in names["model"].parameters()])
+
+
+def test_two_processes_have_the_gradients_of_one():
+    code, batches = blocks(ROOT / "docs" / "guides" / "several_gpus.md", "python")
+    wanted = gradients(code)
+    for found in ranks.on_ranks(2, gradients, code):
+        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
+    names = some_names() | {"all_labels": [number % 20 for number in range(80)]}
+    exec(batches, names)
+    assert len(names["batches"].indices(0)) == 60
 
 
 @pytest.mark.skipif(find_browser() is None, reason="no Chromium")

@@ -4,11 +4,13 @@ import html
 import posixpath
 import re
 
+from docs_numbers import NUMBERS
 from docs_reference import pages
 from latex2mathml.converter import convert
 from mkdocs.structure.files import File, Files
 
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
+TABLE = re.compile(r"<!-- numbers: (\w+) -->")
 LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(((?:\.\./)+[^)\s]+)\)")
 
 
@@ -20,13 +22,13 @@ def on_files(files: Files, config) -> Files:
 
 
 def on_page_markdown(markdown: str, page, config, files) -> str:
-    """Links to files of the checkout, such as README.md, are for readers of the checkout; here their name is enough."""
+    """Fill in tables from results/. A link to a file of the checkout, such as README.md, becomes the file's name."""
 
     def named(found: re.Match) -> str:
         target = posixpath.normpath(posixpath.join(posixpath.dirname(page.file.src_uri), found[2]))
         return f"{found[1]} (`{target.removeprefix('../')}`)" if target.startswith("../") else found[0]
 
-    return LINK.sub(named, markdown)
+    return TABLE.sub(lambda found: NUMBERS[found[1]](), LINK.sub(named, markdown))
 
 
 def on_page_content(content: str, page, config, files) -> str:
