@@ -40,11 +40,11 @@ bench: .venv/ready-bench
 
 .venv/ready-test: .venv/bin/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
-	@touch $@ .venv/ready
+	@touch $@ .venv/ready .venv/ready-docs
 
 .venv/ready-docs: .venv/bin/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
-	@touch $@
+	@touch $@ .venv/ready
 
 .venv/ready-bench: .venv/bin/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bench]'

@@ -21,7 +21,7 @@ PLAIN = {
     "Networks": ("isosphere.Embedder", "isosphere.build_embedder"),
     "The algebra": ("isosphere.sphere.norms", "isosphere.sphere.directions", "isosphere.sphere.cosines"),
 }  # fmt: skip
-WITH_METHODS = ("TrainedRun", "NormMonitor", "Constraint")
+WITH_METHODS = ("SEC", "TrainedRun", "NormMonitor", "ClassBatches", "Constraint", "RunFolder")
 FILES = {
     runs.RECIPE: "Every field of the recipe, as JSON. `isosphere train --resume` and `load_run` read it.",
     runs.RUN: "Versions, hardware, git revision, start, and where the run was started from.",
@@ -64,10 +64,13 @@ def _cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
 
 
-def object_of(path: str, level: int, methods: bool = False) -> str:
-    """The block from which mkdocstrings writes signature and docstring."""
-    members = "\n      members: true\n      filters: ['!^_', '!^forward$', '!^extra_repr$']" if methods else ""
-    return f"::: {path}\n    options:\n      heading_level: {level}\n      show_root_heading: true{members}\n"
+def object_of(path: str, level: int) -> str:
+    """The block from which mkdocstrings writes signature and docstring, of some classes also those of methods."""
+    lines = [f"::: {path}", "    options:", f"      heading_level: {level}", "      show_root_heading: true"]
+    if path.rpartition(".")[2] in WITH_METHODS:
+        lines += ["      members: null", "      inherited_members: [embed]"]
+        lines += ["      filters: ['!^_(?!_call__)', '!^extra_repr$']"]
+    return "\n".join([*lines, ""])
 
 
 # ---------------------------------------------------------------- formulas
@@ -116,7 +119,7 @@ def python_page() -> str:
     about = "Losses, constraints and metrics have pages of their own. All names can be had from `isosphere`."
     parts = [f"# Python\n\n{about}\n"]
     for title, paths in PLAIN.items():
-        parts += [f"## {title}\n", *(object_of(path, 3, path.endswith(WITH_METHODS)) for path in paths)]
+        parts += [f"## {title}\n", *(object_of(path, 3) for path in paths)]
     return "\n".join(parts)
 
 
@@ -179,5 +182,5 @@ def folder_page() -> str:
         f"## Lines of {runs.METRICS}\n\n[Metrics](metrics.md#keys-in-files) has the meaning of each key. "
         "A test line has the keys of its task. A warning has `warning`, its name, and `text`.\n\n"
         f"{lines}\n## Reading it\n\n"
-        f"{object_of('isosphere.runs.read', 3)}\n{object_of('isosphere.runs.RunFolder', 3, methods=True)}"
+        f"{object_of('isosphere.runs.read', 3)}\n{object_of('isosphere.runs.RunFolder', 3)}"
     )

@@ -37,5 +37,6 @@ def on_page_content(content: str, page, config, files) -> str:
 
 
 def math(latex: str, block: bool) -> str:
-    """A formula as MathML."""
-    return convert(latex.strip(), display="block" if block else "inline")
+    """A formula as MathML, in which the bars of a norm keep no distance."""
+    found = convert(latex.strip(), display="block" if block else "inline")
+    return re.sub(r"<mo[^>]*>&#x0007C;</mo>", '<mo stretchy="false" lspace="0" rspace="0">|</mo>', found)
