@@ -64,8 +64,7 @@ def test_formulas_are_shown_without_a_script(text):
 
 
 def test_every_public_loss_and_metric_has_its_formula_and_no_other_has(reference):
-    losses = {*isosphere.losses.__all__, *reference.constraint_places()} - {*reference.OPTIMIZERS}
-    losses.remove("balanced_directions")  # the function of BalancedDirections
+    losses = {*isosphere.losses.__all__, *reference.constraint_places()} - {*reference.NO_LOSS}
     named = [name for family in reference.FAMILIES.values() for name in family.formulas]
     assert sorted(named) == sorted({*losses, *isosphere.metrics.__all__})
     assert {kind.built_by for kind in typing.get_args(schema.Constraint) if hasattr(kind, "built_by")} - {

@@ -6,17 +6,17 @@ from importlib import import_module
 
 from formulas import FAMILIES, Family, Formula
 
-from isosphere import cli, runs
+from isosphere import cli, losses, runs
 from isosphere.cli.parser import Parser
 from isosphere.metrics import registry
 from isosphere.recipes import RECIPES, options, schema
 
-OPTIMIZERS = ("RowSGD",)  # public names of `losses` that are no loss
+NO_LOSS = ("balanced_directions", "pair_loss", "RowSGD")  # public names of `losses` without a formula of their own
 PLAIN = {
     "Training": ("isosphere.fit", "isosphere.load_run", "isosphere.front.TrainedRun"),
     "In your own loop": (
         "isosphere.NormMonitor", "isosphere.ClassBatches", "isosphere.gather", "isosphere.functional.ramp",
-        "isosphere.RowSGD", "isosphere.losses.constraint.Constraint",
+        *(f"isosphere.{name}" for name in losses.__all__ if name in NO_LOSS[1:]), "isosphere.losses.constraint.Constraint",
     ),
     "Networks": ("isosphere.Embedder", "isosphere.build_embedder"),
     "The algebra": ("isosphere.sphere.norms", "isosphere.sphere.directions", "isosphere.sphere.cosines"),

@@ -3,6 +3,7 @@
 import html
 import posixpath
 import re
+from pathlib import Path
 
 from docs_numbers import NUMBERS
 from docs_reference import pages
@@ -12,6 +13,18 @@ from mkdocs.structure.files import File, Files
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
 TABLE = re.compile(r"<!-- numbers: (\w+) -->")
 LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(((?:\.\./)+[^)\s]+)\)")
+
+
+def on_config(config):
+    """Pages that the navigation does not name come last in their section, if it begins with an index."""
+    docs = Path(config.docs_dir)
+    for section in config.nav:
+        (pages,) = section.values()
+        if isinstance(pages, list) and isinstance(pages[0], str):
+            named = {page if isinstance(page, str) else next(iter(page.values())) for page in pages}
+            found = (path.relative_to(docs).as_posix() for path in (docs / pages[0]).parent.glob("*.md"))
+            pages += sorted({*found} - named)
+    return config
 
 
 def on_files(files: Files, config) -> Files:

@@ -113,20 +113,18 @@ class BalancedDirections(Constraint):
 class SEC(Constraint):
     """The spherical embedding constraint, already weighted: `loss = criterion(f, y) + sec(f)` (Eq. 17, 18).
 
-    Args:
-        eta: Weight of the penalty.
-        radius: "batch": mean norm of the batch; "ema": its running mean (Eq. 31); "initial": the first batch's mean, or
-            what `set_radius` gave; "learned": a parameter that begins there and is trained (Ring loss): give
-            `sec.parameters()` to the optimizer, and wrap SEC in DDP, too; a number: that constant, 0.0 being L2-reg
-            (Eq. 30).
-        rho: Weight of the newest batch in the running mean.
-        relative: Penalize |f| / radius - 1, so that eta does not depend on the scale of the embeddings.
-        ramp: (begin, end) in fractions of training between which eta rises from 0; then call
-            `sec(f, progress=t / T)`.
-        sync: Where torch.distributed is initialized, take the mean norm over all ranks (one small all-reduce), which
-            makes SEC exact under DDP if all ranks have batches of one size, as DDP averages their penalties; only
-            while training with gradients on, so that one rank may evaluate alone. Switch off where embeddings are
-            already gathered.
+    eta       weight of the penalty.
+    radius    "batch": mean norm of the batch; "ema": its running mean (Eq. 31); "initial": the first batch's mean, or
+              what `set_radius` gave; "learned": a parameter that begins there and is trained (Ring loss): give
+              `sec.parameters()` to the optimizer, and wrap SEC in DDP, too; a number: that constant, 0.0 being
+              L2-reg (Eq. 30).
+    rho       weight of the newest batch in the running mean.
+    relative  penalize |f| / radius - 1, so that eta does not depend on the scale of the embeddings.
+    ramp      (begin, end) in fractions of training between which eta rises from 0; then call `sec(f, progress=t / T)`.
+    sync      where torch.distributed is initialized, take the mean norm over all ranks (one small all-reduce), which
+              makes SEC exact under DDP if all ranks have batches of one size, as DDP averages their penalties; only
+              while training with gradients on, so that one rank may evaluate alone. Switch off where embeddings are
+              already gathered.
 
     "ema" and "initial" keep `running_radius`, "learned" has `learned_radius`: save and load `sec.state_dict()`.
     With gradient accumulation the radius is each micro-batch's own, and "ema" moves at each call; to be exact give the

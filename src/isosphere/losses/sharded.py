@@ -28,12 +28,10 @@ from .transforms import transformed
 class ShardedClassifier(nn.Module):
     """`CosineClassifier` with a share of the class weights on each rank, all of them where there is one process.
 
+    rate  share of the other classes that the softmax of a training step sees, drawn anew at each step from (seed,
+          step); the batch's own are always there, and evaluation sees all. Below 1 the gradient is sparse: train with
+          `sampling.RowSGD`.
     The first weights are those of `CosineClassifier` under the same seed, whatever the number of ranks.
-
-    Args:
-        rate: Share of the other classes that the softmax of a training step sees, drawn anew at each step from (seed,
-            step); the batch's own are always there, and evaluation sees all. Below 1 the gradient is sparse: train
-            with `sampling.RowSGD`.
     """
 
     draws: Tensor

@@ -25,18 +25,16 @@ _OPEN: weakref.WeakSet = weakref.WeakSet()  # monitors whose last rows are read 
 class NormMonitor:
     """Norms, the gradient's radial share and the learning rate of directions, step by step, with alarms in words.
 
-    Args:
-        optimizer: Its first group's learning rate is the alpha of the proxy. Real optimizers move weights, not
-            embeddings: a proxy. What directions do is measured by `probe`.
-        file: JSON lines are appended here: {"step", "kind", figures}, kind "train", "test" (no gradient wanted),
-            "probe" or "warning"; "start" between the lines of another monitor and this one's.
-        tensorboard: A SummaryWriter; it gets the mean of each read, since a scalar costs it more than the monitor
-            takes.
-        callback: Called with each record, a dict as in the file.
-        every: Steps between reads; a read waits for the device.
-        power: The proxy is alpha / |f|^power: 2 where a step is proportional to the gradient, 1 where it is divided by
-            the gradient's size; known for SGD and Adam. Of other optimizers the proxy is left out.
-        constrained: Whether the loss holds norms on purpose, as SEC does; then a radial gradient is no alarm.
+    optimizer    whose first group's learning rate is the alpha of the proxy. Real optimizers move weights, not
+                 embeddings: a proxy. What directions do is measured by `probe`.
+    file         JSON lines are appended here: {"step", "kind", figures}, kind "train", "test" (no gradient wanted),
+                 "probe" or "warning"; "start" between the lines of another monitor and this one's.
+    tensorboard  a SummaryWriter; it gets the mean of each read, since a scalar costs it more than the monitor takes.
+    callback     called with each record, a dict as in the file.
+    every        steps between reads; a read waits for the device.
+    power        the proxy is alpha / |f|^power: 2 where a step is proportional to the gradient, 1 where it is divided
+                 by the gradient's size; known for SGD and Adam. Of other optimizers the proxy is left out.
+    constrained  whether the loss holds norms on purpose, as SEC does; then a radial gradient is no alarm.
 
     Alarms are warnings, records and `monitor.alarms`, each once an episode. Only the first rank of torch.distributed
     watches, its own embeddings: no communication, nothing to hang; give it gathered ones to watch all. With gradient
