@@ -16,7 +16,8 @@ PLAIN = {
     "Training": ("isosphere.fit", "isosphere.load_run", "isosphere.front.TrainedRun"),
     "In your own loop": (
         "isosphere.NormMonitor", "isosphere.ClassBatches", "isosphere.gather", "isosphere.functional.ramp",
-        *(f"isosphere.{name}" for name in losses.__all__ if name in NO_LOSS[1:]), "isosphere.losses.constraint.Constraint",
+        *(f"isosphere.{name}" for name in losses.__all__ if name in NO_LOSS[1:]),
+        "isosphere.losses.constraint.Constraint",
     ),
     "Networks": ("isosphere.Embedder", "isosphere.build_embedder"),
     "The algebra": ("isosphere.sphere.norms", "isosphere.sphere.directions", "isosphere.sphere.cosines"),
