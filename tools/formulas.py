@@ -29,7 +29,7 @@ class Family(NamedTuple):
 
 PAIRS = "Time $O(N^2 D)$. Memory: one block of $2^{22}$ cosines, never $N \\times N$."
 SORTED = "Time $O(N^2 (D + \\log N))$. Memory: one block of $2^{22}$ cosines."
-HEAD = "Time $O(N C D)$. Memory: one block of $2^{24}$ logits, and the weights; never all $N \\times C$ logits."
+HEAD = "Time $O(N C D)$. Memory: at most four blocks of $2^{24}$ logits, and the weights."
 MARGIN = "A few operations on $N$ cosines."
 NORMS = "Time and memory $O(N D)$. Under torch.distributed one all-reduce of two numbers."
 BOTH = "A term needs a positive and a negative. A batch with one kind alone has loss 0, and a warning on a CPU."
