@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test bench compare clean
+.PHONY: demo test bench compare docs clean
 
 demo: .venv/ready
 	$(BIN)/isosphere demo
@@ -10,6 +10,10 @@ demo: .venv/ready
 test: .venv/ready-test
 	$(BIN)/ruff check src tests benchmarks examples tools
 	$(BIN)/python -m pytest -n 2
+
+# The site as files, in site/: open site/index.html.
+docs: .venv/ready-docs
+	$(BIN)/python -m mkdocs build --strict
 
 # Trains the commit before the redesign and HEAD, and compares their results in bits.
 compare: .venv/ready-test
@@ -36,6 +40,10 @@ bench: .venv/ready-bench
 
 .venv/ready-test: .venv/bin/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
+	@touch $@ .venv/ready .venv/ready-docs
+
+.venv/ready-docs: .venv/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
 	@touch $@ .venv/ready
 
 .venv/ready-bench: .venv/bin/python pyproject.toml
@@ -43,4 +51,4 @@ bench: .venv/ready-bench
 	@touch $@ .venv/ready
 
 clean:
-	rm -rf .venv build dist
+	rm -rf .venv build dist site
