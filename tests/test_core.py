@@ -8,10 +8,14 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
-import tomllib
 
 from isosphere import errors
 from test_layout import CORE, SOURCE, part_of
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib  # which pytest brings
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

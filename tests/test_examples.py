@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import matplotlib.pyplot as pyplot
 import numpy as np
 import pytest
 from PIL import Image
@@ -95,3 +96,29 @@ def test_face_frames(tmp_path):
     tops = [float(np.asarray(Image.open(tmp_path / "out" / place))[0].mean()) for place in places]
     assert tops == pytest.approx([125 + 15 - 54, 200 - 120, 130 - 20 - 40], abs=2)
     assert all(Image.open(tmp_path / "out" / place).size == (112, 112) for place in places)
+
+
+def test_the_notebook_runs_from_top_to_bottom(tmp_path, monkeypatch):
+    """Its cells are plain Python, so they run here one after another, with fewer steps. Committed outputs are whole."""
+    text = (EXAMPLES / "sec_monitor_search.ipynb").read_text(encoding="utf-8")
+    cells = [cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
+    assert [cell["execution_count"] for cell in cells] == list(range(1, len(cells) + 1)) and len(text) < 300_000
+    assert all(output["output_type"] != "error" for cell in cells for output in cell["outputs"])
+    monkeypatch.chdir(tmp_path)
+    pyplot.switch_backend("agg")
+    names: dict = {}
+    for cell in cells:
+        exec("".join(cell["source"]), names)
+        names["STEPS"] = 40
+    assert pyplot.get_fignums() == [1, 2, 3], "characters, norms, neighbors"
+    pyplot.close("all")
+    assert all(row["recall@1"] > 0.1 for row in names["metrics"].values()), "chance is 0.01"
+    assert names["same"].float().mean() > 5 * names["chance"]
+    assert (names["cosines"].diagonal() == -1).all() and names["nearest"].values.max() <= 1 + 1e-5
+    norms = {name: found.norm(dim=1) for name, found in names["embeddings"].items()}
+    spreads = {name: its.std() / its.mean() for name, its in norms.items()}
+    assert spreads["SEC"] < spreads["baseline"]
+    for file in ("baseline.jsonl", "sec.jsonl"):
+        kinds = [json.loads(line)["kind"] for line in (tmp_path / file).read_text().splitlines()]
+        assert (kinds.count("train"), kinds.count("probe")) == (40, 1)
+    assert "<svg" in (tmp_path / "norms.html").read_text(encoding="utf-8")

@@ -9,34 +9,62 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).parents[1]
-BUILD = "import sys; from setuptools import build_meta; print(getattr(build_meta, sys.argv[1])(sys.argv[2]))"
-
-
-def build(what: str, source: Path, folder: Path) -> Path:
-    """Build `sdist` or `wheel` of a source folder, as pip does."""
-    command = [sys.executable, "-c", BUILD, f"build_{what}", str(folder)]
-    done = subprocess.run(command, cwd=source, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return folder / done.stdout.splitlines()[-1]
+TREE = ("benchmarks", "docs", "examples", "results", "src", "tests", "tools")
+TOP = ("CHANGELOG.md", "CITATION.cff", "CONTRIBUTING.md", "LICENSE", "Makefile", "MANIFEST.in", "README.md")
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory) -> Path:
-    """A folder with what the wheel installs."""
-    folder = tmp_path_factory.mktemp("wheel")
-    source = folder / "source"
+def published(tmp_path_factory) -> Path:
+    """A folder with the sdist and the wheel, built of a copy: setuptools writes next to the source."""
+    folder = tmp_path_factory.mktemp("published")
     hidden = shutil.ignore_patterns("__pycache__", "*.egg-info")
-    shutil.copytree(ROOT / "src", source / "src", ignore=hidden)
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, source)
-    with tarfile.open(build("sdist", source, folder)) as archive:
-        archive.extractall(folder / "unpacked")
-    (unpacked,) = (folder / "unpacked").iterdir()
-    with zipfile.ZipFile(build("wheel", unpacked, folder)) as archive:
-        archive.extractall(folder / "site")
-    return folder / "site"
+    for name in TREE:
+        shutil.copytree(ROOT / name, folder / "source" / name, ignore=hidden)
+    for name in (*TOP, "pyproject.toml"):
+        shutil.copy(ROOT / name, folder / "source")
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", folder / "dist", folder / "source"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "eprecat" not in done.stdout + done.stderr
+    return folder / "dist"
+
+
+@pytest.fixture(scope="module")
+def site(published) -> Path:
+    """A folder with what the wheel installs."""
+    (wheel,) = published.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(published.parent / "site")
+    return published.parent / "site"
+
+
+def test_a_registry_takes_both(published):
+    command = [sys.executable, "-m", "twine", "check", "--strict", *published.iterdir()]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert len(list(published.iterdir())) == 2 and done.returncode == 0, done.stdout
+
+
+def test_the_sdist_holds_all_that_the_tests_read(published):
+    (sdist,) = published.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        held = {name.partition("/")[2] for name in archive.getnames()}
+    paths = [path.relative_to(ROOT) for name in TREE for path in (ROOT / name).rglob("*") if path.is_file()]
+    made = {"__pycache__", "isosphere.egg-info"}
+    assert {path.as_posix() for path in paths if not made & {*path.parts}} <= held
+    assert {*TOP, "pyproject.toml"} <= held
+    assert sdist.stat().st_size < 10e6
+
+
+def test_the_citation_is_of_this_version_and_names_the_paper(site):
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert citation["cff-version"] == "1.2.0" and citation["type"] == "software" and citation["message"]
+    assert (site / f"{citation['title'].partition(':')[0]}-{citation['version']}.dist-info").is_dir()
+    (paper,) = citation["references"]
+    assert paper["title"] == "Deep Metric Learning with Spherical Embedding" and paper["year"] == 2020
+    assert [author["family-names"] for author in paper["authors"]] == ["Zhang", "Li", "Zhang"]
 
 
 def test_the_wheel_holds_every_file(site):
@@ -45,7 +73,8 @@ def test_the_wheel_holds_every_file(site):
         return {str(path.relative_to(folder)) for path in paths}
 
     assert files(ROOT / "src" / "isosphere") == files(site / "isosphere")
-    assert {"py.typed", "__init__.pyi"} <= files(site / "isosphere")
+    assert {"py.typed", "__init__.pyi", "report/page/page.css"} <= files(site / "isosphere")
+    assert {path.name.partition("-")[0] for path in site.iterdir()} == {"isosphere"}, "and no tests"
     assert len(list(site.glob("isosphere-*.dist-info/licenses/LICENSE"))) == 1
 
 

@@ -4,11 +4,12 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Protocol, Self, TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
+from typing_extensions import Self
 
 from isosphere.errors import BadArgument, LeftOutWarning, NotFound, OneSplit, Option, SharedClasses
 

@@ -7,10 +7,10 @@ buffer may be on a GPU, where a batch of crops is one gather.
 from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
-from typing import Self
 
 import torch
 from torch import Tensor
+from typing_extensions import Self
 
 from isosphere.errors import BadArgument
 

@@ -15,11 +15,11 @@ import mmap
 import struct
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Self
 
 import numpy as np
 import torch
 from torch import Tensor
+from typing_extensions import Self
 
 from isosphere.errors import BadRecord, DamagedFile, NoImages, NotFound, OtherCounts, UnreadableImage, WrongIndex
 
