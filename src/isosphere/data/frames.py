@@ -56,7 +56,7 @@ def square(fraction: float) -> alignment.FaceView:
 
 
 def framed(source: Source, align: bool, device: torch.device, skip_unreadable: bool | None = None) -> ImageSet:
-    """All faces of a set in their frames, on the device if they take no more than half of it.
+    """All faces of a set in their frames, on the device if they take at most half of its free memory.
 
     `skip_unreadable` is None for pairs, of which none can be skipped.
     """

@@ -47,7 +47,7 @@ def need_all(extra: str, what: str) -> None:
 
 
 def missing_extra(error: ModuleNotFoundError, what: str) -> ImportError:
-    """The error that names the extra, for a plain import of one of its packages; else the error itself."""
+    """The error that names the extra, for an import of one of its packages; else the error itself."""
     package = (error.name or "").split(".")[0]
     extra = next((extra for extra, packages in EXTRAS.items() if package in packages), None)
     return error if extra is None else MissingExtra(what, package, extra)

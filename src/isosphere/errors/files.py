@@ -106,7 +106,7 @@ class UnsafeFile(InputError):
 
 @dataclass(eq=False)
 class UnfitWeights(InputError):
-    """A weight file that does not fit a backbone; the `keys` are missing, unknown, of another shape or not finite."""
+    """A weight file that does not fit a backbone. The `keys` are missing, unknown, of another shape or not finite."""
 
     text: ClassVar[str] = "{path} does not fit this backbone: weights {problem}: {keys}"
     path: Any

@@ -17,7 +17,7 @@ class UnreadableImage(InputError):
 
 @dataclass(eq=False)
 class UnreadableImages(InputError):
-    """All files of a set of `total` that cannot be decoded; `lost` are classes that would have no image left."""
+    """All files of a set of `total` that cannot be decoded. `lost` are classes that would have no image left."""
 
     failures: list[UnreadableImage]
     total: int
@@ -70,7 +70,7 @@ class SharedClasses(InputError):
 
 @dataclass(eq=False)
 class OtherCounts(InputError):
-    """A data set, or a list, with other numbers than it should have; `absent` are the files or classes it lacks."""
+    """A data set, or a list, with other numbers than it should have. `absent` are files or classes it lacks."""
 
     title: str
     found: dict[str, int]
@@ -118,7 +118,7 @@ class NotAPack(InputError):
 
 @dataclass(eq=False)
 class BadRecord(InputError):
-    """A record of a .rec file that cannot be read; of a file that was cut off, `whole` records are before the cut."""
+    """A record of a .rec file that cannot be read. Of a file that was cut off, `whole` records are before the cut."""
 
     text: ClassVar[str] = "{path}: record {record} at byte {byte}: {reason}"
     path: Any

@@ -35,7 +35,7 @@ class Interrupted(RunError):
 
 @dataclass(eq=False)
 class Stopped(RunError):
-    """One of many runs was asked to stop by a signal, or not to begin; what is finished or saved is kept."""
+    """One of many runs was asked to stop by a signal, or not to begin. What is finished or saved is kept."""
 
     text: ClassVar[str] = "stopped at {folder}: what is finished or saved is kept; the same command goes on with it"
     folder: Any

@@ -31,9 +31,9 @@ ADVICE = {
 def alarms(
     figures: Record, first_mean: float | None, power: int | None, constrained: bool, advice: Mapping[str, str] = ADVICE
 ) -> Iterator[tuple[str, str]]:
-    """Name and words of each alarm for which figures give cause, given the mean norm of the first step.
+    """Name and words of each alarm that figures give cause for, given the mean norm of the first step.
 
-    Without a power nothing is said of how far directions turn. Norms that spread are no alarm where `advice` has
+    Without a power it says nothing of how far directions turn. Norms that spread are no alarm where `advice` has
     nothing against it: there a constraint is still on its way.
     """
     if figures.get("not_finite"):
@@ -79,7 +79,8 @@ def alarms(
 
 
 class Episodes:
-    """Alarms over reads of figures in their order, each raised once an episode: until CALM reads without its cause."""
+    """Alarms over reads of figures in their order. Each is raised once an episode: until CALM reads without its cause.
+    """
 
     def __init__(self, power: int | None, constrained: bool) -> None:
         self.power, self.constrained = power, constrained

@@ -25,22 +25,22 @@ _OPEN: weakref.WeakSet = weakref.WeakSet()  # monitors whose last rows are read 
 class NormMonitor:
     """Norms, the gradient's radial share and the learning rate of directions, step by step, with alarms in words.
 
-    optimizer    whose first group's learning rate is the alpha of the proxy. Real optimizers move weights, not
-                 embeddings: a proxy. What directions do is measured by `probe`.
-    file         JSON lines are appended here: {"step", "kind", figures}, kind "train", "test" (no gradient wanted),
-                 "probe" or "warning"; "start" between the lines of another monitor and this one's.
-    tensorboard  a SummaryWriter; it gets the mean of each read, since a scalar costs it more than the monitor takes.
-    callback     called with each record, a dict as in the file.
-    every        steps between reads; a read waits for the device.
-    power        the proxy is alpha / |f|^power: 2 where a step is proportional to the gradient, 1 where it is divided
-                 by the gradient's size; known for SGD and Adam. Of other optimizers the proxy is left out.
-    constrained  whether the loss holds norms on purpose, as SEC does; then a radial gradient is no alarm.
+    - `optimizer`: its first group's learning rate is the alpha of the proxy. It is a proxy, as real optimizers move
+      weights, not embeddings. `probe` measures what directions do.
+    - `file`: JSON lines are appended here, {"step", "kind", figures}. The kind is "train", "test" (no gradient is
+      needed), "probe" or "warning". "start" stands between the lines of another monitor and of this one.
+    - `tensorboard`: a SummaryWriter. It gets the mean of each read, as a scalar costs it more than the monitor takes.
+    - `callback`: called with each record, a dict as in the file.
+    - `every`: steps between reads. A read waits for the device.
+    - `power`: the proxy is alpha / |f|^power. It is 2 where a step is proportional to the gradient, and 1 where it is
+      divided by the gradient's size. It is known for SGD and Adam. Other optimizers have no proxy.
+    - `constrained`: whether the loss holds norms on purpose, as SEC does. Then a radial gradient is no alarm.
 
     Alarms are warnings, records and `monitor.alarms`, each once an episode. Only the first rank of torch.distributed
-    watches, its own embeddings: no communication, nothing to hang; give it gathered ones to watch all. With gradient
-    accumulation each part is a row; `step` numbers them. Not to be called in a compiled or captured region: there,
-    take `norm_record`, and outside give what it returned to `add`. Of several backward passes the last one counts.
-    A monitor keeps neither model nor optimizer alive; the last rows are read when it is closed or deleted.
+    watches, and only its own embeddings. There is no communication. To watch all, give it gathered ones. With gradient
+    accumulation each part is a row; `step` numbers them. Do not call it in a compiled or captured region. There, take
+    `norm_record`, and outside give what it returned to `add`. Of several backward passes the last one counts. A monitor
+    keeps neither model nor optimizer alive. The last rows are read when it is closed or deleted.
     """
 
     def __init__(
@@ -126,9 +126,9 @@ class NormMonitor:
         return self._ring[slot, :, : len(lengths)]
 
     def probe(self, embeddings: Tensor, step: int) -> Tensor | None:
-        """How far each of a fixed set's embeddings (N, D) turned since the last call, in radians (N,); at first None.
+        """How far each of a fixed set's embeddings (N, D) turned since the last call, in radians (N,). At first None.
 
-        The record's `turn_slope` is that of log angle by log norm at the last call: the proxy would have -power.
+        The record's `turn_slope` is that of log angle by log norm at the last call. The proxy would have -power.
         """
         if not _first_rank():
             return None
@@ -197,7 +197,7 @@ class NormMonitor:
 
 
 def _means(records: list[Record]) -> Record:
-    """The mean of each figure over the records of one kind that have it, at the step of the last."""
+    """The mean of each figure over the records of one kind that have it, at the last one's step."""
     names = {name: None for record in records for name in record if name not in ("step", "kind")}
     means = {name: statistics.fmean(record[name] for record in records if name in record) for name in names}
     return {"step": records[-1]["step"], "kind": records[-1]["kind"], **means}

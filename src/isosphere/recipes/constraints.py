@@ -1,7 +1,7 @@
 """What is done about the norms: every constraint with its name, label and color, and nowhere else.
 
-An option names the class or function that builds it (`built_by`), so the loop knows no constraint by name. A new one
-is its formula in `losses/norms.py`, an option here with a row in `METHODS`, and a test.
+An option names the class or function that builds it (`built_by`). So the loop knows no constraint by name. A new one is
+its formula in `losses/norms.py`, an option here with a row in `METHODS`, and a test.
 """
 
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
-"""The data sets as options of a recipe, with the reason for each default; the union at the end is the registry.
+"""The data sets as options of a recipe, with the reason for each default. The union at the end is the registry.
 
-Each names the function that opens it (`opened_by`), which takes the option and a device and returns a `Task`.
+Each names the function that opens it (`opened_by`). This takes the option and a device, and returns a `Task`.
 """
 
 from dataclasses import dataclass
@@ -86,7 +86,7 @@ class Rendered(Source):
 
 @dataclass(frozen=True)
 class Folder(Source):
-    """Your own images: a folder of class folders (or train/ and test/ with these), or a CSV of path,label[,split]."""
+    """Your own images: a folder of class folders, or train/ and test/ with these, or a CSV of path,label[,split]."""
 
     opened_by = "isosphere.train.retrieval:folder_task"
     own = True
@@ -236,7 +236,7 @@ class Unlabeled(Source):
 
 @dataclass(frozen=True)
 class OwnData(Own, Source):
-    """A map-style dataset of your own that gives (image, label), or a pair of them to train and to test on.
+    """A map-style dataset of your own that gives (image, label), or two of them, to train and to test on.
 
     PIL images, arrays and uint8 tensors are cropped and flipped as these fields say. Float tensors stay as your own
     transforms have made them, and need a model of your own.

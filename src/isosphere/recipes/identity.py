@@ -1,4 +1,4 @@
-"""Whether two recipes learn the same and are measured the same, wherever their files are; a short name for that."""
+"""Whether two recipes learn the same and are measured the same, wherever their files are. A short name for that."""
 
 import hashlib
 import json
@@ -17,7 +17,7 @@ FREE = (*FREE_FIELDS, "data.allow_missing")
 
 
 def alike(one: Recipe, other: Recipe) -> bool:
-    """Whether two recipes train and are measured the same, wherever their files are; those in `NAMED` count by name."""
+    """Whether two recipes train and are measured the same, wherever their files are. Files in `NAMED` count by name."""
     return not changes(one, other)
 
 

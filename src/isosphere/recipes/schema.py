@@ -1,7 +1,7 @@
-"""What a run is made of: frozen dataclasses with the reason under each field; no torch, so `--help` is instant.
+"""What a run is made of: frozen dataclasses with the reason under each field. No torch, so `--help` is instant.
 
-Durations inside a recipe (milestones, ramps) are fractions of training: changing `steps` keeps its shape. The unions
-below, `Data` in `data.py` and `Loss` in `losses.py` are the registry: the command line and the JSON loader in
+Durations inside a recipe (milestones, ramps) are fractions of training. So changing `steps` keeps its shape. The unions
+below, `Data` in `data.py` and `Loss` in `losses.py` are the registry. The command line and the JSON loader in
 `options.py` read them.
 """
 

@@ -120,7 +120,7 @@ def _whole(labels: "torch.Tensor") -> "torch.Tensor":
 
 
 def _read(path: Path, kind: str, *others: str) -> "tuple[dict[str, torch.Tensor], list[str]]":
-    """Tensors by their kind, and which arrays these are: a .npy is of the kind, a .npz may hold the others, too."""
+    """Tensors by kind, and which arrays these are. A .npy is of the kind; a .npz may hold the others, too."""
     if not path.is_file():
         raise NotFound(path, "file")
     held = _plain(path, kind, lambda: np.load(path, allow_pickle=False))

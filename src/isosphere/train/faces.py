@@ -38,10 +38,10 @@ FARS = (0.01, 0.001)  # false accept rates at which true accepts are measured, w
 
 @dataclass(frozen=True)
 class Faces:
-    """Verification of each set of pairs; after the last step also identification, and how norms foresee errors.
+    """Verification of each set of pairs. At the end also identification, and how well norms predict errors.
 
     `accuracy` is the mean over the sets. Embeddings are averaged over a face and its mirror image. Probes are found
-    among so many of all distractors, `rank1@1000`, and, where these are several sets, among each, `rank1@singles`.
+    among so many of all distractors, `rank1@1000`. Of several sets each has its own, `rank1@singles`.
     """
 
     pairs: tuple[Pairs, ...]
@@ -158,7 +158,7 @@ def faces_task(data: schema.Faces, device: torch.device) -> Task:
 
 
 def faces_evaluation(data: schema.Faces, device: torch.device) -> Faces:
-    """The evaluation alone: none of the people who are trained on, of whom there may be many, is opened."""
+    """The evaluation alone. None of the people trained on, who may be many, is opened."""
     return build_evaluation(data, device, *open_tests(data))[0]
 
 
@@ -236,7 +236,7 @@ def _refuse_singles(probes: Images, place: str) -> None:
 
 
 def _pairs(place: str, data: schema.Faces) -> Pairs:
-    """The pairs `name` or `name:share`; photographs of one's own are cut as those trained on if there is no share."""
+    """The pairs `name` or `name:share`. Without a share, photographs of one's own are cut as those trained on."""
     name, view = parse_place(place, "pairs")
     found = read_pairs(name, data.pairs_root, data.allow_missing)
     if found.images.paths is None:
@@ -257,6 +257,6 @@ def _folded(pairs: Pairs) -> Pairs:
 
 
 def _source(place: str, field: str) -> Source:
-    """Probes or distractors, whole without a share; these may also lie in one folder, as nobody asks who they are."""
+    """Probes or distractors, whole without a share. They may also lie in one folder, as nobody asks who they are."""
     path, view = parse_place(place, field)
     return Source(open_images(path, flat=field == "distractors"), Path(path), view or alignment.WHOLE)

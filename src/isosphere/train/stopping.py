@@ -1,4 +1,4 @@
-"""How a run ends before its time: divergence, signals that wait for the end of a step; what to try against warnings."""
+"""How a run ends before its time: divergence, and signals that wait for the end of a step. Remedies for warnings."""
 
 import contextlib
 import signal

@@ -10,7 +10,7 @@ from isosphere.train.evaluation import Evaluation
 
 @dataclass(frozen=True)
 class Task:
-    """Training images with what is done to their pixels, and the evaluation; a view of None leaves pixels alone."""
+    """Training images with what is done to their pixels, and the evaluation. A view of None leaves pixels alone."""
 
     images: Images
     view: View | None

@@ -15,7 +15,7 @@ NORMS = tuple(map(registry.metric, registry.NORMS))
 
 
 def shown_metrics(found: Iterable[Mapping[str, float]]) -> tuple[list[Metric], list[Metric]]:
-    """The metrics of a first table, those of a task that we do not know last, and of a second one about faces."""
+    """The metrics of a first table, with an unknown task's last, and those of a second one about faces."""
     names = dict.fromkeys(name for one in found for name in one if name not in ("kind", "step"))
     return registry.shown(names), registry.pair_details(names)
 
