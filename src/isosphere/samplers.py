@@ -104,18 +104,18 @@ class OrderedBatches:
 
 def _array(labels: object) -> np.ndarray:
     """Labels (N,) of whole numbers or names as an array."""
-    told = type(labels).__name__
+    found = type(labels).__name__
     if isinstance(labels, Sequence) or hasattr(labels, "__array__"):  # not a data set, which would be read whole
         try:
             array = np.asarray(labels.cpu() if isinstance(labels, Tensor) else labels)
             array = np.asarray(array.tolist()) if array.dtype == object else array  # names from pandas
         except ValueError:
-            told += " of unequal parts"
+            found += " of unequal parts"
         else:
             if array.ndim == 1 and len(array) and array.dtype.kind in "iubUS":
                 return array
-            told += f" of shape {array.shape} and {array.dtype}"
-    raise BadArgument("labels", told, "a sequence of whole numbers or names, one an image")
+            found += f" of shape {array.shape} and {array.dtype}"
+    raise BadArgument("labels", found, "a sequence of whole numbers or names, one an image")
 
 
 def _slice(batch: int, rank: int, world: int) -> tuple[int, int]:

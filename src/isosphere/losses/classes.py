@@ -28,7 +28,7 @@ RAISES = "dtype" in torch.ops.aten.mm.overloads()  # torch 2.8 and later multipl
 
 
 class Case(NamedTuple):
-    """What both passes need beside the weights (C, D)."""
+    """What both passes need in addition to the weights (C, D)."""
 
     queries: Tensor  # (N, D), directions if normalized
     scaled: Tensor  # (N, D), scale * queries, rounded as products are

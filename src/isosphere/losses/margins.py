@@ -58,7 +58,7 @@ class ArcFace:
             raise BadArgument("margin", self.margin, "an angle in radians from 0 to pi / 2")
 
     def __call__(self, cosines: Tensor) -> Tensor:
-        # at cos = +-1 the root's slope is infinite: clamped it is zero, and 1e-18 is no longer seen beside 1
+        # at cos = +-1 the root's slope is infinite: clamped it is zero, and 1e-18 is lost next to 1
         sines = (1 - cosines * cosines).clamp(min=1e-36).sqrt()
         turned = cosines * math.cos(self.margin) - sines * math.sin(self.margin)
         return torch.where(cosines >= -math.cos(self.margin), turned, cosines - self.margin * math.sin(self.margin))

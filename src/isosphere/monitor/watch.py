@@ -1,4 +1,4 @@
-"""`NormMonitor`: keeps the figures of many steps on the device, reads them at once and looks for alarms."""
+"""`NormMonitor`: keeps the figures of many steps on the device, reads them at once and checks for alarms."""
 
 import atexit
 import json
@@ -147,7 +147,7 @@ class NormMonitor:
         return angles
 
     def flush(self) -> None:
-        """Read the rows that wait, in one transfer, tell them and look for alarms."""
+        """Read the rows that wait, in one transfer, report them and check for alarms."""
         if not self._waiting:
             return
         waiting, self._waiting = self._waiting, []

@@ -1,7 +1,7 @@
 """Recipes for self-supervision: the rows of the paper's Tables 5 and 12.
 
-Claim: SimCLR's projections have norms that spread; the paper gains 1 to 3 points of linear accuracy with SEC. Command:
-`isosphere train simclr-cifar10-sec --data.root data --data.download true --loop.compile true`.
+Claim: SimCLR's projections have norms that spread; the paper gains 1 to 3 points of linear accuracy with SEC.
+Command: `isosphere train simclr-cifar10-sec --data.root data --data.download true --loop.compile true`.
 
 The authors' code multiplies NT-Xent by 0.5 / 0.07 = 7.143 and halves all gradients by its gather over two GPUs. So its
 step is lr (3.571 g + wd w + eta / 2 g_sec) = 3.571 lr (g + wd / 3.571 w + eta / 7.143 g_sec).

@@ -1,8 +1,8 @@
 """Recipes for the paper's retrieval benchmarks.
 
-Claim: on classes never seen in training, SEC narrows the norms; whether that helps Recall@K is measured. Cost:
-`cub200-ms` takes half a minute on an H200. Command: `isosphere train cub200-ms-sec --data.root data --model.weights
-FILE`.
+Claim: on classes never seen in training, SEC narrows the norms; whether that helps Recall@K is measured.
+Cost: `cub200-ms` takes half a minute on an H200.
+Command: `isosphere train cub200-ms-sec --data.root data --model.weights FILE`.
 
 A name is dataset-loss-method. All methods of a cell train alike. With `paper-` before the name they train as the
 authors did. The ablations of Tables 2, 8 and 9 stand under `cars196-triplet` and `paper-cars196-triplet`.
