@@ -45,7 +45,7 @@ def advice(run: "Run", step: int) -> dict[str, str]:
     warm = [] if run.recipe.schedule.warmup else ["warm up (--schedule.warmup 0.1)"]
     found = {"exploding": _either([*warm, lower]), "collapsing": _either([*weaken, lower])}
     if eta == last:
-        found["spreading"] = "whether a constraint helps, a comparison on held-out classes says"
+        found["spreading"] = "only a comparison on held-out classes shows whether a constraint helps"
     return found
 
 
