@@ -9,13 +9,11 @@ from isosphere import sphere
 class Constraint(nn.Module):
     """What a training loop asks of a constraint. By itself it does nothing; a subclass overrides what it needs.
 
-    | method | acts on |
-    |---|---|
-    | `start` | the first weights |
-    | `inputs` | the gradient of the embeddings |
-    | `forward` | the embeddings, a penalty |
-    | `through_optimizer` | how much of the penalty the optimizer sees |
-    | `after_step` | the model after a step |
+    - `start` acts on the first weights.
+    - `inputs` acts on the gradient of the embeddings.
+    - `forward` acts on the embeddings: a penalty.
+    - `through_optimizer` decides how much of the penalty the optimizer sees.
+    - `after_step` acts on the model after a step.
     """
 
     sync = True

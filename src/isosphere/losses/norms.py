@@ -2,12 +2,10 @@
 
 penalty = mean((|f| - radius)^2). The radius is one of these:
 
-| radius | name |
-|---|---|
-| the batch's mean norm | SEC (section 3.3) |
-| its running mean | SEC-EMA (Eq. 31) |
-| the first batch's mean, or a constant | App. C.1 |
-| 0 | L2-reg (Eq. 30) |
+- the batch's mean norm: SEC (section 3.3),
+- its running mean: SEC-EMA (Eq. 31),
+- the first batch's mean, or a constant (App. C.1),
+- 0: L2-reg (Eq. 30).
 """
 
 import torch
@@ -126,15 +124,15 @@ class SEC(Constraint):
     - `ramp`: (begin, end), fractions of training between which eta rises from 0. Then call `sec(f, progress=t / T)`.
     - `sync`: take the mean norm over all ranks where torch.distributed is initialized (one small all-reduce).
 
-    | radius | pulls norms to | state |
-    |---|---|---|
-    | "batch" | the batch's mean norm | |
-    | "ema" | its running mean (Eq. 31) | `running_radius` |
-    | "initial" | the first batch's mean, or what `set_radius` gave | `running_radius` |
-    | "learned" | a parameter that begins at the first mean and is trained (Ring loss) | `learned_radius` |
-    | a number | that constant; 0.0 is L2-reg (Eq. 30) | |
+    `radius` is one of these:
 
-    Save and load the state with `sec.state_dict()`. For "learned" give `sec.parameters()` to the optimizer, and wrap
+    - "batch": the batch's mean norm.
+    - "ema": its running mean (Eq. 31), kept in `running_radius`.
+    - "initial": the first batch's mean, or what `set_radius` gave, kept in `running_radius`.
+    - "learned": a parameter, `learned_radius`, that begins at the first mean and is trained (Ring loss).
+    - a number: that constant. 0.0 is L2-reg (Eq. 30).
+
+    Save and load what is kept with `sec.state_dict()`. For "learned" give `sec.parameters()` to the optimizer, and wrap
     SEC in DDP, too.
 
     DDP averages the penalties of the ranks. With `sync` SEC is exact there, if all ranks have batches of one size. It

@@ -49,11 +49,9 @@ def linear_probe(
 
     For each rate:
 
-    | key | holds |
-    |---|---|
-    | `top1`, `top5` | accuracies after the last epoch |
-    | `best_top1`, `best_top5`, `best_epoch` | those of the epoch (from 1) best on test, which the authors report |
-    | `diverged` | the epoch after which the weights were no longer finite, or None |
+    - `top1`, `top5`: accuracies after the last epoch.
+    - `best_top1`, `best_top5`, `best_epoch`: those of the epoch (from 1) best on test, which the authors report.
+    - `diverged`: the epoch after which the weights were no longer finite, or None.
 
     A diverged rate has None for the rest. An error is raised if all diverge. The default is the paper's rate. Which one
     suits depends on the features' scale, so give several for others.
