@@ -1,4 +1,4 @@
-"""Downloads that survive a bad line: resumed where they stopped, and checked by MD5. Archives are unpacked whole."""
+"""Downloads that survive a bad connection: resumed where they stopped, checked by MD5, and unpacked whole."""
 
 import hashlib
 import os
@@ -184,7 +184,7 @@ def _attempt(url: str, begun: _Begun, show: Callable[[int, int | None], None]) -
 
 
 def _chunks(response: Any) -> Iterator[bytes]:
-    """What arrives. Writing is elsewhere, so that a full disk is not taken for a dropped line."""
+    """What arrives. Writing is elsewhere, so that a full disk is not taken for a lost connection."""
     while True:
         try:
             data = response.read1(CHUNK)

@@ -1,4 +1,4 @@
-"""Faces in their frames, in memory once a machine. One rank frames them, and all map the file that it writes."""
+"""Faces in their frames, in memory once on each machine. One rank frames them, and all map its file."""
 
 import contextlib
 import os

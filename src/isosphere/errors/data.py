@@ -8,7 +8,7 @@ from .base import InputError, Option
 
 @dataclass(eq=False)
 class TooFewClasses(InputError):
-    """Too few classes to train or to test on: there would be nothing to tell apart."""
+    """Too few classes to train or to test on: there would be nothing to distinguish."""
 
     text: ClassVar[str] = "{place} needs at least {needed} classes to {use} on, not {found}; add classes"
     place: str

@@ -29,7 +29,7 @@ class Interrupted(RunError):
 
     @property
     def code(self) -> int:
-        """As a shell has it."""
+        """What a shell returns after this signal."""
         return 128 + self.signal
 
 
@@ -43,5 +43,5 @@ class Stopped(RunError):
 
     @property
     def code(self) -> int:
-        """As a shell has it."""
+        """What a shell returns after this signal."""
         return 128 + self.signal

@@ -224,7 +224,7 @@ def _tangential(gradient: Tensor, unit: Tensor, inverse: Tensor, out: Tensor) ->
 
 
 def _parts(weights: Tensor, case: Case) -> list[slice]:
-    """The chunks of classes; D are never too many: their logits take the memory of the queries."""
+    """The chunks of classes, of D or more: their logits take the memory of the queries."""
     count, step = len(weights), max(BLOCK // max(1, len(case.queries)), case.queries.shape[1], 1)
     return [slice(start, min(start + step, count)) for start in range(0, count, step)]
 
@@ -255,14 +255,14 @@ def _shares(part: slice, weights: Tensor, case: Case, total: Tensor) -> tuple[Te
 
 
 def _product(left: Tensor, right: Tensor) -> Tensor:
-    """left @ right; on CPU, where products of halves are slow or missing, by way of float32."""
+    """left @ right. On CPU, where half-precision products are slow or missing, they are computed in float32."""
     if left.dtype != torch.bfloat16 or left.is_cuda:
         return left @ right
     return (left.float() @ right.float()).to(left.dtype)
 
 
 def _raised_product(left: Tensor, right: Tensor) -> Tensor:
-    """left @ right in float32 at least; before torch 2.8 a GPU rounds the result of halves first."""
+    """left @ right in float32 at least. Before torch 2.8 a GPU first rounds the result of half precision."""
     if left.dtype == torch.bfloat16 and left.is_cuda and RAISES:
         return torch.mm(left, right, out_dtype=torch.float32)
     return sphere.raised(left @ right) if left.is_cuda else sphere.raised(left) @ sphere.raised(right)

@@ -17,7 +17,7 @@ def draw(places: Tensor, first: int, classes: int, rate: float, seed: int, step:
 
     `places` (N,) are the true classes' indices, out of [0, classes) where another rank has them. The number of indices
     depends on N alone. It is the share, or N where the share is too small for N true classes. Which are drawn is hashed
-    from (seed, step, first + index). So a class has the same luck on any number of ranks.
+    from (seed, step, first + index). So the same classes are drawn on any number of ranks.
     """
     index = torch.arange(classes, device=places.device)
     luck = _mixed(_mixed(step * 2**20 + seed) + first + index) >> 1

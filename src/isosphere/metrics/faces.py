@@ -156,7 +156,7 @@ def equal_error_rate(scores: Array, same: Array) -> float:
     return float(torch.lerp(false_accepts[after - 1], false_accepts[after], share))
 
 
-class Foreseen(TypedDict):
+class NormErrors(TypedDict):
     """What `norm_and_errors` returns."""
 
     auroc: float | None
@@ -164,7 +164,7 @@ class Foreseen(TypedDict):
     mean_norms: list[float]
 
 
-def norm_and_errors(norms: Array, wrong: Array, groups: int = 10) -> Foreseen:
+def norm_and_errors(norms: Array, wrong: Array, groups: int = 10) -> NormErrors:
     """How well a low norm predicts an error: norms (N,), wrong (N,). For a pair take the smaller of its two norms.
 
     `auroc` is how often, of a wrong one and a right one, the wrong one has the lower norm. Ties count half. It is 0.5

@@ -89,7 +89,7 @@ def linear_probe(
             epoch()
             history[number] = found
             progress(number + 1, epochs)
-    results = {lr: _told(counts, len(test)) for lr, counts in zip(lrs, history.cpu().unbind(1), strict=True)}
+    results = {lr: _result_of(counts, len(test)) for lr, counts in zip(lrs, history.cpu().unbind(1), strict=True)}
     if all(result["diverged"] for result in results.values()):
         raise BadArgument("lrs", lrs, "smaller: the probe diverged at each")
     return results
@@ -207,7 +207,7 @@ def _right(scores: Tensor, targets: Tensor) -> Tensor:
     return torch.stack([(ahead < places).sum(0) for places in (1, 5)], 1)
 
 
-def _told(counts: Tensor, size: int) -> dict[str, float | None]:
+def _result_of(counts: Tensor, size: int) -> dict[str, float | None]:
     """The result of one learning rate from its (epochs, 3) right@1, right@5 and whether finite."""
     top1, top5, finite = counts.T.tolist()
     if 0 in finite:

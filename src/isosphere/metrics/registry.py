@@ -177,7 +177,7 @@ def pair_sets(names: Iterable[str]) -> list[str]:
 
 
 def pair_details(names: Collection[str]) -> list[Metric]:
-    """What sets of pairs and identification have besides their accuracy, for a table of its own."""
+    """What sets of pairs and identification have in addition to their accuracy, for a table of its own."""
     sets = [*pair_sets(names), "rank1"]
     return [metric(key) for end in PAIRS for name in sets if (key := f"{name}_{end}") in names]
 

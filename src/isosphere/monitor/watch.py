@@ -143,7 +143,7 @@ class NormMonitor:
         figures = turn_figures(sphere.norms(before[1]), angles)
         record: Record = {"step": step, "kind": "probe", "since": before[0], **recorded(figures)}
         shown = [float(f"{angle:.4g}") if math.isfinite(angle) else None for angle in angles.tolist()]
-        self._tell([record | {"angles": shown}], [record])
+        self._report([record | {"angles": shown}], [record])
         return angles
 
     def flush(self) -> None:
@@ -159,7 +159,7 @@ class NormMonitor:
             for (step, kind), values in zip(waiting, rows, strict=True)
         ]
         means = [_means(part) for kind in ("train", "test") if (part := [r for r in records if r["kind"] == kind])]
-        self._tell(records, means)
+        self._report(records, means)
         if means[0]["kind"] == "train":
             if self._episodes.first_mean is None:  # the first step's own: until the first read norms may have exploded
                 means_of_train = (r.get("norm_mean") for r in records if r["kind"] == "train")
@@ -171,7 +171,7 @@ class NormMonitor:
         self.flush()
         _OPEN.discard(self)
 
-    def _tell(self, records: list[Record], summaries: list[Record]) -> None:
+    def _report(self, records: list[Record], summaries: list[Record]) -> None:
         if self.file is not None:
             with open(self.file, "a", encoding="utf-8") as lines:
                 if not self._begun and lines.tell():  # another monitor's lines, whose steps are not ours
@@ -189,7 +189,7 @@ class NormMonitor:
         for name, words in self._episodes.fresh(figures).items():
             record = {"step": figures["step"], "kind": "warning", "warning": name, "text": words}
             self.alarms.append(record)
-            self._tell([record], [record])
+            self._report([record], [record])
             warn(f"step {figures['step']}: {words}")
 
 
@@ -213,12 +213,12 @@ def _to_tensorboard(writer: Any) -> Callable[[Record], None]:
     def tell(record: Record) -> None:
         for name, value in numbers(record).items():
             writer.add_scalar(name, value, record["step"])
-        tell_alarm(writer, record)
+        log_alarm(writer, record)
 
     return tell
 
 
-def tell_alarm(writer: Any, record: Record) -> None:
+def log_alarm(writer: Any, record: Record) -> None:
     """A warning as text, where the writer takes text."""
     if record["kind"] == "warning" and hasattr(writer, "add_text"):
         writer.add_text(f"warning/{record['warning']}", record["text"], record["step"])

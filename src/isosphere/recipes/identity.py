@@ -29,7 +29,7 @@ def changes(one: Recipe, other: Recipe) -> dict[str, tuple[object, object]]:
 
 
 def digest(recipe: Recipe) -> str:
-    """Six letters that tell recipes apart which are not alike but for their seed."""
+    """Six letters that differ for recipes that are not alike. The seed does not count."""
     fields = options.differences(Recipe(), replace(recipe, seed=0))
     kept = {key: value for key, (_, value) in fields.items() if key not in FREE}
     kept |= {".".join(field): names for field, names in zip(NAMED, _names(recipe), strict=True) if names}

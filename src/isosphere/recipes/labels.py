@@ -132,7 +132,7 @@ def learned(recipe: Values, *but: str) -> dict[str, str]:
 
 
 def differing(recipes: Sequence[Values], without: Sequence[str] = ()) -> dict[str, list[str]]:
-    """What but the constraint differs between recipes, in words: its name -> a text for each recipe."""
+    """What differs between recipes apart from the constraint, in words: its name -> a text for each recipe."""
     parts = {
         "loss": loss,
         "data set": dataset,

@@ -14,8 +14,8 @@ from isosphere.sphere import directions, products
 class Nearest(NamedTuple):
     """Neighbors' indices and cosines (Q, K), best first, and what is known of each query.
 
-    `lead` (Q,) is how far the nearest wrong image is ahead of the nearest right one. The last, (Q,), are queries
-    without any right image.
+    `lead` (Q,) is how far the nearest wrong image is ahead of the nearest right one. `alone` (Q,)
+    marks queries without any right image.
     """
 
     indices: np.ndarray

@@ -187,7 +187,7 @@ def probe_table(found: Mapping[float, Mapping[str, Any]], run: str, tested: str)
 
 
 def printed_table(metrics: Iterable[str], rows: Mapping[str, Iterable[float]], title: str) -> Table:
-    """What the paper printed, in percent, as it stands there, under our headings."""
+    """What the paper printed, in percent, unchanged, under our headings."""
     headings = [registry.metric(registry.PAPER.get(name, name)).heading for name in metrics]
     table = Table("method", *map(escape, headings), title=title, box=box.SIMPLE, padding=(0, 1, 0, 0))
     for method, values in rows.items():

@@ -95,7 +95,7 @@ class Faces:
                 fars = [far for far in FARS if far * int((~pairs.same).sum()) >= FEWEST_FALSE_ACCEPTS]
                 accepted = tar_at_far(cosines, pairs.same, fars) if fars else {}
                 found |= {f"{pairs.name}_tar@{far:g}": share for far, share in accepted.items()}
-                found |= _foreseen(pairs.name, lower, wrong)
+                found |= _norm_errors(pairs.name, lower, wrong)
         found = {self.headline: sum(found[pairs.name] for pairs in self.pairs) / len(self.pairs)} | found
         if self.probes is None or "probes" not in embedded:
             return found
@@ -114,7 +114,7 @@ class Faces:
         if len(sets) > 1:
             for name, its in sets.items():
                 found[f"rank1@{name}"] = _none(distractors_ahead(probes, labels, its, [len(its)])[2][len(its)])
-        return found | _foreseen("rank1", norms(probes)[rows], ahead[counts[-1]] > 0)
+        return found | _norm_errors("rank1", norms(probes)[rows], ahead[counts[-1]] > 0)
 
     def untrained(self, embedder: ImageEmbedder) -> dict[str, float]:
         return {}  # faces are judged by embeddings alone
@@ -137,8 +137,8 @@ def _none(ahead: Tensor) -> float:
     return float((ahead == 0).double().mean())
 
 
-def _foreseen(name: str, lengths: Tensor, wrong: Tensor) -> dict[str, float]:
-    """How well a low norm foresees an error; nothing where there is none to foresee."""
+def _norm_errors(name: str, lengths: Tensor, wrong: Tensor) -> dict[str, float]:
+    """How well a low norm predicts an error; nothing where there is none to predict."""
     auroc = norm_and_errors(lengths, wrong, groups=1)["auroc"]
     return {} if auroc is None else {f"{name}_norm_auroc": auroc}
 

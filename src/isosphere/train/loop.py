@@ -1,4 +1,4 @@
-"""The one training loop, top to bottom: `fit`, `prepare`, `train`. One process or many, broken off and resumed."""
+"""The one training loop, top to bottom: `fit`, `prepare`, `train`. One process or many, interrupted and resumed."""
 
 import os
 import signal

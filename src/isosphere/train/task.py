@@ -30,7 +30,7 @@ class Task:
         return found
 
     def in_words(self, batches: ClassBatches | ShuffledBatches) -> str:
-        """What is trained and what measured: a folder that was read other than meant shows here."""
+        """What is trained on and measured, in words. A folder that was read in another way than meant shows here."""
         sizes = self.sizes
         parts = [
             f"{sizes[f'{part}_images']:,} images"

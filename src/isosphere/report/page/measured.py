@@ -93,7 +93,7 @@ def _state(run: RunFolder) -> str:
 
 
 def _cautions(runs: Sequence[RunFolder]) -> list[str]:
-    """What is to be known of the images, said once of all runs that it is true of."""
+    """What readers must know of the images, once for all runs that it is true of."""
     sets = dict.fromkeys(labels.dataset(run.values) for run in runs if labels.group(run.values, "data"))
     cautions = [f"the runs are of different images, so their metrics do not compare: {', '.join(sets)}"]
     cautions *= len(sets) > 1
