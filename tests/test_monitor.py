@@ -592,7 +592,7 @@ def test_alarms_name_the_numbers_and_a_remedy():
     monitor, _ = watched(every=1)
     for mean in (2.0, 30.0):
         monitor((torch.ones(4, 1) * mean).requires_grad_())
-    with pytest.warns(UserWarning, match=r"step 2: norms explode: their mean 30 is 15 times .* 225 times slower.*SEC"):
+    with pytest.warns(UserWarning, match=r"step 2: norms explode: their mean 30 is 15 times .* 225 times slower; "):
         monitor.close()
 
 
@@ -611,7 +611,7 @@ def test_alarms_give_the_advice_they_are_given_and_spread_is_none_without():
     figures, own = {"norm_mean": 1.5, "norm_cv": 0.5}, {"exploding": "e", "collapsing": "c", "spreading": "s"}
     ends = {name: words.split("; ")[1] for name, words in alarms(figures, 20.0, 1, False)}
     assert ends == {name: ADVICE[name] for name in ("collapsing", "spreading")}
-    assert "L2-reg" in ends["collapsing"] and ends["spreading"] == "try SEC, or a larger eta"
+    assert "L2-reg" in ends["collapsing"] and not any("SEC(" in words for words in ADVICE.values())
     for first_mean, name in ((20.0, "collapsing"), (0.1, "exploding")):
         found = dict(alarms(figures, first_mean, 1, False, own))
         assert {key: words.split("; ")[1] for key, words in found.items()} == {name: own[name], "spreading": "s"}

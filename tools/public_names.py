@@ -38,7 +38,7 @@ def stub() -> str:
 
 def functional() -> str:
     """The text of functional.py: every function of (embeddings, ...) in the files of formulas, and the ramp of eta."""
-    about = "The losses and penalties as pure functions of embeddings, as torch.nn.functional stands beside torch.nn."
+    about = "The losses and penalties as pure functions of embeddings, as torch.nn.functional is to torch.nn."
     lines, exported = [f'"""{about}"""', ""], []
     for file in FORMULAS:
         module = import_module(f"isosphere.losses.{file}")

@@ -1,7 +1,7 @@
-"""N processes that give the loss and the gradients of one: a differentiable gather, synchronized batch norm, agreement.
+"""N processes that give the loss and the gradients of one: a gather, synchronized batch norm, agreement.
 
 Every rank computes the whole loss on the gathered batch. Its backward pass keeps the rank's own slice, times the world
-size, so that DDP's mean over ranks is the gradient of the whole batch.
+size. DDP's mean over ranks is then the gradient of the whole batch.
 """
 
 import atexit
@@ -45,7 +45,7 @@ def rank() -> int:
 
 
 def find_device(name: str | torch.device) -> torch.device:
-    """The device of this name, of any kind that torch has, if it is there; "auto" is a GPU of CUDA, or the CPU."""
+    """The device of this name, of any kind that torch has. "auto" is a GPU of CUDA if there is one, else the CPU."""
     wanted = str(name)
     if wanted == "auto":
         wanted = "cuda" if torch.cuda.is_available() else "cpu"
@@ -85,14 +85,14 @@ class _Gather(torch.autograd.Function):
 
 
 def gather(embeddings: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """The embeddings and labels of all ranks, (n, D), (n,) -> (n * world, D), (n * world,), in the order of ranks.
+    """The embeddings and labels of all ranks in their order, (n, D), (n,) -> (n * world, D), (n * world,).
 
-    Multi-hot labels (n, C) become (n * world, C).
-    Differentiable and exact under DDP: `loss = criterion(*gather(f, y))` on every rank gives, after DDP's averaging,
-    the gradients of one process on the whole batch. Every rank must bring the same number of rows (`drop_last=True`
-    leaves out a last batch that is smaller), and must compute the same loss of all of them. Other numbers are refused
-    on CPU; on GPUs, where looking would wait for the device in every step, they are not noticed. With one process it
-    returns its arguments.
+    It is differentiable. With DDP, `loss = criterion(*gather(f, y))` on every rank gives the gradients of one process
+    on the whole batch. Multi-hot labels (n, C) are gathered, too. With one process it returns its arguments.
+
+    Every rank must bring the same number of rows: `drop_last=True` leaves out a smaller last batch. Every rank must
+    compute the same loss of all of them. Other numbers of rows are refused on CPU. On GPUs a check would wait for the
+    device in every step, so they are not noticed.
     """
     if world() == 1:
         return embeddings, labels
@@ -224,7 +224,7 @@ def clip_gradients(parameters: list[nn.Parameter], limit: float) -> Tensor:
 
 
 def gather_rows(rows: Tensor, total: int) -> Tensor:
-    """Join the ranks' shards of a table, rank r holding rows r, r + world, ..., into (total, ...) on every rank."""
+    """Join the ranks' shards of a table into (total, ...) on every rank. Rank r holds rows r, r + world, ..."""
     if world() == 1:
         return rows
     most = -(-total // world())
@@ -244,7 +244,7 @@ def agreed(flag: bool, device: torch.device) -> bool:
 
 
 def on_first(call: Callable[[], T]) -> T:
-    """What `call` gives on the first rank, on all of them; its error, too, so that none is left waiting."""
+    """What `call` gives on the first rank, on all of them. Its error, too, so that none is left waiting."""
     if world() == 1:
         return call()
     found: list[Any] = [None, None]

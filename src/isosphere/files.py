@@ -44,7 +44,7 @@ def write(path: str | Path, content: str | bytes, unencodable: str = "strict") -
 
 
 def writable(path: str | Path) -> Path:
-    """The file that writing to `path` would replace, behind any links; refused is what is not a plain file.
+    """The file that writing to `path` would replace, behind any links. It must be a plain file.
 
     Commands call it before they begin long work.
     """
@@ -59,7 +59,7 @@ def writable(path: str | Path) -> Path:
 
 
 def _of_the_system(path: Path) -> bool:
-    """Whether a path, or a link on its way, is below /dev or /proc: /dev/stdout leads to a file that is open."""
+    """Whether a path, or a link on its way, is below /dev or /proc. /dev/stdout leads to a file that is open."""
     for _ in range(LINKS):
         path = Path(os.path.realpath(path.parent), path.name)
         if any(map(path.is_relative_to, ("/dev", "/proc"))) and not path.is_relative_to("/dev/shm"):

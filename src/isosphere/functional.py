@@ -1,4 +1,4 @@
-"""The losses and penalties as pure functions of embeddings, as torch.nn.functional stands beside torch.nn."""
+"""The losses and penalties as pure functions of embeddings, as torch.nn.functional is to torch.nn."""
 
 from isosphere.losses.contrastive import nt_xent, supcon
 from isosphere.losses.margins import cosine_softmax, proxy_anchor

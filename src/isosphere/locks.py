@@ -164,7 +164,7 @@ def _age(path: Path) -> float:
 
 
 def _started(pid: int) -> str:
-    """When a process began, in the system's own count; empty where the system does not tell."""
+    """When a process began, in the system's own count; empty where the system does not say."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
     except (OSError, IndexError):

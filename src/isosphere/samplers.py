@@ -1,7 +1,7 @@
-"""Which images a step sees: pure functions of (seed, step), so that a resumed or distributed run sees the same batches.
+"""Which images a step sees: pure functions of (seed, step). Resumed and distributed runs see the same batches.
 
-Every sampler has `indices(step)`, the rank's contiguous slice of the global batch as a long tensor, and `first`, the
-position of that slice in the global batch.
+Every sampler has `indices(step)` and `first`. The first is the rank's contiguous slice of the global batch, a long
+tensor. `first` is the position of that slice in the global batch.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,11 +17,12 @@ from isosphere.errors import BadArgument, Option, UnfillableBatch
 class ClassBatches:
     """`batch / per_class` random classes, `per_class` images of each, neighbors in the batch.
 
-    Classes are drawn without replacement, and so are images; if a class has fewer than `per_class`, all of them come
-    before one comes again. Labels are whole numbers or names, one an image, in any sequence. As a DataLoader's
-    `batch_sampler` a pass has images // batch batches, at least one, and the next goes on with the step where it ended,
-    which is `step`: passes differ, and a seed gives the same ones again, also if one was broken off, which counts as
-    whole.
+    Classes are drawn without replacement, and so are images. If a class has fewer than `per_class`, all of them come
+    before one comes again. Labels are whole numbers or names, one an image, in any sequence.
+
+    As a DataLoader's `batch_sampler` a pass has images // batch batches, at least one. The next pass goes on with the
+    step where it ended, which is `step`. So passes differ, and a seed gives the same ones again. A pass that was broken
+    off counts as whole.
     """
 
     def __init__(
@@ -70,7 +71,7 @@ class ClassBatches:
 class ShuffledBatches:
     """Every image once an epoch, in a new order each; an incomplete last batch is dropped.
 
-    With `views` each image stands that many times in a row, so the global batch has batch * views positions.
+    With `views` each image stands that many times in a row. So the global batch has batch * views positions.
     """
 
     def __init__(self, count: int, batch: int, seed: int, views: int = 1, rank: int = 0, world: int = 1) -> None:
@@ -88,7 +89,7 @@ class ShuffledBatches:
 
 
 class OrderedBatches:
-    """All images once in order, for evaluation; the last batch may be smaller, and ranks share out the steps."""
+    """All images once in order, for evaluation. The last batch may be smaller, and ranks share out the steps."""
 
     first = 0
 
@@ -103,18 +104,18 @@ class OrderedBatches:
 
 def _array(labels: object) -> np.ndarray:
     """Labels (N,) of whole numbers or names as an array."""
-    told = type(labels).__name__
+    found = type(labels).__name__
     if isinstance(labels, Sequence) or hasattr(labels, "__array__"):  # not a data set, which would be read whole
         try:
             array = np.asarray(labels.cpu() if isinstance(labels, Tensor) else labels)
             array = np.asarray(array.tolist()) if array.dtype == object else array  # names from pandas
         except ValueError:
-            told += " of unequal parts"
+            found += " of unequal parts"
         else:
             if array.ndim == 1 and len(array) and array.dtype.kind in "iubUS":
                 return array
-            told += f" of shape {array.shape} and {array.dtype}"
-    raise BadArgument("labels", told, "a sequence of whole numbers or names, one an image")
+            found += f" of shape {array.shape} and {array.dtype}"
+    raise BadArgument("labels", found, "a sequence of whole numbers or names, one an image")
 
 
 def _slice(batch: int, rank: int, world: int) -> tuple[int, int]:

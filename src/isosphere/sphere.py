@@ -1,7 +1,7 @@
 """The algebra of embeddings on a sphere: norms, directions, cosines and how far a step turns a direction.
 
-Half-precision inputs are raised to float32 and autocast is switched off for the products, because losses with a
-scale of 40 or 64 cannot stand bfloat16 cosines. Float64 stays float64, and of two types the wider is taken.
+Half-precision inputs are raised to float32, and autocast is switched off for the products. Losses with a scale of 40 or
+64 cannot stand bfloat16 cosines. Float64 stays float64, and of two types the wider is taken.
 """
 
 import torch
@@ -22,7 +22,7 @@ def raised(values: Tensor) -> Tensor:
 
 
 def promoted(left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
-    """Both in the wider of their two types, at least float32; each gradient comes back in its tensor's own."""
+    """Both in the wider of their two types, at least float32. Each gradient comes back in its tensor's own."""
     left, right = raised(left), raised(right)
     dtype = torch.promote_types(left.dtype, right.dtype)
     return left.to(dtype), right.to(dtype)
@@ -65,7 +65,7 @@ def cosines(embeddings: Tensor, references: Tensor | None = None) -> Tensor:
 
 
 def tan_direction_change(embeddings: Tensor, gradients: Tensor, lr: float = 1.0) -> Tensor:
-    """Tangent of the angle by which f - lr * g turns away from f, (N, D) twice -> (N,); Eq. 6 where g is orthogonal."""
+    """Tangent of the angle by which f - lr * g turns away from f, (N, D) twice -> (N,). Eq. 6 where g is orthogonal."""
     unit, gradients = directions(embeddings), raised(gradients)
     radial = (unit * gradients).sum(-1)
     tangential = norms(gradients - radial.unsqueeze(-1) * unit)

@@ -376,7 +376,7 @@ def test_photographs_to_test_on_are_not_trained_on(faces: Path, tmp_path: Path, 
     changes = {"data__root": link, "data__pairs_root": tmp_path / "own", "data__pairs": "mine"}
     words = options(faces, **changes, data__probes="", data__distractors="")
     code, _, err = command(capsys, "train", "lfw-cosface-sec", "--out", tmp_path / "run", "--device", "cpu", *words)
-    assert code == 2 and "11 of 11 photographs to test on are among those to train on, as Person_1, " in err, err
+    assert code == 2 and "11 of 11 " in err and "Person_1, " in err, err
     assert "--data.exclude" in err and len(err.strip().splitlines()) == 1 and not (tmp_path / "run").exists()
     (tmp_path / "leave.txt").write_text("\n".join(f"Person_{n}" for n in range(1, 7)))
     recipe = recipe_of(faces, **changes, data__probes="", data__distractors="", data__exclude=tmp_path / "leave.txt")

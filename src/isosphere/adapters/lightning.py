@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from isosphere.errors import MissingExtra
-from isosphere.monitor.watch import NormMonitor, Record, numbers, tell_alarm
+from isosphere.monitor.watch import NormMonitor, Record, log_alarm, numbers
 
 
 def lightning_callback(module: str, **settings: Any) -> Any:
@@ -34,7 +34,7 @@ def lightning_callback(module: str, **settings: Any) -> Any:
                 for logger in trainer.loggers:
                     if numbers(record):
                         logger.log_metrics(numbers(record), record["step"])
-                    tell_alarm(getattr(logger, "experiment", None), record)
+                    log_alarm(getattr(logger, "experiment", None), record)
 
             monitor.summaries.append(tell)
 

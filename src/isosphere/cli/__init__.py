@@ -1,6 +1,10 @@
 """The command line: a file per command, each imported when it runs.
 
-Bad input ends in one line and exit code 2, a failed run in one line and exit code 1, a bug in its traceback.
+| ending | exit code |
+|---|---|
+| bad input | 2, and one line |
+| a failed run | 1, and one line |
+| a bug | its traceback |
 """
 
 import atexit

@@ -1,6 +1,6 @@
-"""Which retrieval benchmarks are installed, and where to get the others.
+"""List which retrieval benchmarks are installed, and where to get the others.
 
-  isosphere datasets
+  isosphere datasets                                those in data/
   isosphere datasets ./data --get cub200            download it, check it and unpack it
 """
 
@@ -12,7 +12,7 @@ from isosphere.cli.parser import Parser
 
 def declare(parser: Parser) -> None:
     parser.add_argument("root", type=Path, nargs="?", default=Path("data"), help="their folder; by default data/")
-    parser.add_argument("--get", default="", metavar="NAME", help="first download this one: cub200 or sop")
+    parser.add_argument("--get", default="", metavar="NAME", help="download this one first: cub200 or sop")
 
 
 def run(asked: Namespace) -> None:

@@ -2,8 +2,8 @@
 
   isosphere demo
 
-It takes about two minutes on two CPU cores, and needs no images: it draws characters of many scripts.
-Both are measured on characters never seen in training.
+It takes about two minutes on two CPU cores. It needs no images: it draws characters of many scripts.
+Both models are measured on characters never seen in training.
 """
 
 from argparse import Namespace
@@ -16,8 +16,8 @@ RECIPES = ("rendered", "rendered-sec")
 
 
 def declare(parser: Parser) -> None:
-    parser.add_argument("--out", type=Path, default=Path("runs"), help="where the run folders go; by default runs/")
-    parser.add_argument("--steps", type=int, default=0, help="length of each of the two runs; 0 is the recipe's")
+    parser.add_argument("--out", type=Path, default=Path("runs"), help="where run folders go; by default runs/")
+    parser.add_argument("--steps", type=int, default=0, help="steps of each run; by default 0, which is the recipe's")
     parser.device()
 
 

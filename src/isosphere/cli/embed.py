@@ -2,11 +2,17 @@
 
   isosphere embed runs/my_photos-sec-seed0 ./other_photos --out e.npy
 
-This writes the raw embeddings to e.npy, their labels to e.labels.npy, and e.paths.txt: a line is an image's
-path, a tab and its label. Of train, val and test all images are taken, seen as the run's test images are.
-With --features it is what the backbone gives, on which a run without labels has its probe trained.
-Faces are framed as those that the run was trained on, and averaged with their mirror images. FOLDER:0.52
-frames them by another share.
+This writes three files:
+
+  e.npy           the raw embeddings, a row for each image
+  e.labels.npy    their labels
+  e.paths.txt     a line for each image: path, tab, label
+
+All images are taken, also where there are train, val and test folders. They are resized and cropped as the
+run's test images are. With --features the file holds the backbone's output. Use it for runs without labels.
+
+Faces are framed as in the run's training, and averaged with their mirror images. FOLDER:0.52 cuts them to
+another share of the frame.
 """
 
 from argparse import Namespace
@@ -16,17 +22,17 @@ from isosphere.cli.parser import Parser
 from isosphere.errors import BadArgument
 
 FIELDS = {
-    "data.skip_unreadable": "true leaves out what cannot be read",
-    "data.fraction": "faces: share of the shorter side of their frame",
-    "data.align": "faces: false cuts out a central square",
+    "data.skip_unreadable": "true leaves out files that cannot be read; by default they are an error",
+    "data.fraction": "faces: share of the shorter side that is cut out; by default the run's",
+    "data.align": "faces: false cuts out a central square; by default the run's",
 }
 
 
 def declare(parser: Parser) -> None:
-    parser.add_argument("run", type=Path, help="a run folder")
+    parser.add_argument("run", type=Path, help="the run folder of the trained model")
     parser.add_argument("images", type=Path, help="a folder of class folders, a flat folder of images, or a CSV")
-    parser.add_argument("--out", type=Path, required=True, help="the .npy file; labels and paths are put next to it")
-    parser.add_argument("--features", action="store_true", help="the backbone's features, not embeddings")
+    parser.add_argument("--out", type=Path, required=True, help="the .npy file; labels and paths go next to it")
+    parser.add_argument("--features", action="store_true", help="write the backbone's features, not embeddings")
     parser.device()
     parser.fields(FIELDS, lambda field: field in FIELDS)
 

@@ -1,4 +1,4 @@
-"""How a command ends: an error or a warning as one line in the words of the command line, and the exit code."""
+"""How a command ends: its exit code, and an error or a warning as one line in the command line's words."""
 
 import inspect
 import os

@@ -4,9 +4,9 @@
   isosphere evaluate runs/my_photos-sec-seed0 --data ./other_photos
   isosphere evaluate runs/people-cosface-seed0 --data.pairs lfw --data.pairs_root faces
 
-With --data it is retrieval among other images, also for runs on faces and for runs without labels. Of
-train/ and test/ folders, or a CSV with a split, only test images are measured. What cannot be read is left
-out with --data.skip_unreadable true. Every other field of the data can be changed, too.
+With --data it measures retrieval among other images. This works for all runs, also on faces or without
+labels. If these have train/ and test/ folders, or a CSV with a split, only the test images are measured.
+Every field of the run's data can be changed, for instance --data.pairs.
 """
 
 from argparse import Namespace
@@ -16,16 +16,16 @@ from isosphere.cli.parser import Parser
 from isosphere.errors import BadUsage
 
 SHOWN = {
-    "data.root": "where the run's own images are now",
-    "data.pairs": "faces: other sets of pairs, as lfw,cfp_fp",
-    "data.skip_unreadable": "true leaves out what cannot be read",
+    "data.root": "where the run's own images are now; by default where they were",
+    "data.pairs": "faces: other sets of pairs, for instance lfw,cfp_fp",
+    "data.skip_unreadable": "true leaves out files that cannot be read; by default they are an error",
 }
 
 
 def declare(parser: Parser) -> None:
-    parser.add_argument("run", type=Path, help="a run folder")
-    parser.add_argument("--data", type=Path, help="another folder or CSV; of a given split its test part")
-    parser.add_argument("--probe", action="store_true", help="self-supervision: the linear probe at several rates")
+    parser.add_argument("run", type=Path, help="the run folder of the trained model")
+    parser.add_argument("--data", type=Path, help="folder or CSV; by default the run's own test images")
+    parser.add_argument("--probe", action="store_true", help="runs without labels: a linear probe at several rates")
     parser.device()
     parser.fields(SHOWN, lambda field: field.startswith("data."))
 

@@ -1,7 +1,7 @@
 """Draw a figure of the paper, or another, from runs: as PNG and SVG.
 
-  isosphere figure                                  lists them
-  isosphere figure norms runs/a runs/b
+  isosphere figure                                  lists all figures
+  isosphere figure norms runs/a runs/b              writes norms.png and norms.svg
   isosphere figure convergence runs/a --metric map@r --out course
   isosphere figure feature-maps runs/a --images a.jpg b.jpg
 """
@@ -13,22 +13,22 @@ from pathlib import Path
 from isosphere.cli.parser import Parser
 
 OWN = {
-    "metric": "convergence, constraints, rates, trials, differences: the metric",
-    "metrics": "ablation: metrics, as recall@1,nmi",
-    "than": "differences: the method to compare with",
-    "source": "norms: of train or test images",
-    "classes": "map: how many classes are marked",
-    "queries": "gallery: numbers of the images, as 0,7",
-    "count": "gallery, feature-maps: how many",
+    "metric": "convergence, constraints, rates, trials, differences: the metric, for instance map@r",
+    "metrics": "ablation: the metrics, for instance recall@1,nmi",
+    "than": "differences: the method to compare with; by default none, the baseline",
+    "source": "norms: train or test images; by default train",
+    "classes": "map: how many classes are in color; by default 6",
+    "queries": "gallery: numbers of the query images, for instance 0,7; by default six",
+    "count": "gallery: neighbors, by default 3; feature-maps: channels, by default 6",
 }
 """Options that only some figures have."""
 
 
 def declare(parser: Parser) -> None:
-    parser.add_argument("name", nargs="?", default="", help="which figure; none lists them all")
+    parser.add_argument("name", nargs="?", default="", help="which figure; without a name all are listed")
     parser.add_argument("runs", nargs="*", help="run folders, or JSON files of results")
-    parser.add_argument("--out", type=Path, help="the file, without suffix; by default NAME here")
-    parser.add_argument("--images", nargs="+", type=Path, default=[], help="feature-maps: the images")
+    parser.add_argument("--out", type=Path, help="the file to write, without suffix; by default NAME in this folder")
+    parser.add_argument("--images", nargs="+", type=Path, default=[], help="feature-maps: the images to draw")
     for name, about in OWN.items():
         parser.add_argument(f"--{name}", default=argparse.SUPPRESS, help=about)
 

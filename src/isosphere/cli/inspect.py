@@ -1,11 +1,10 @@
-"""Metrics and norms of embeddings from any tool, and whether SEC could matter.
+"""Measure embeddings of any tool: metrics, norms, and whether SEC could matter.
 
   isosphere inspect e.npy labels.npy
-  isosphere inspect e.npy
-  isosphere inspect both.npz                        as np.savez makes it, with the arrays embeddings and labels
+  isosphere inspect e.npy                           without labels: norms only
+  isosphere inspect both.npz                        from np.savez, with the arrays embeddings and labels
 
-Without labels, or with those of one class only, it says what it can about norms. A run's
-test_embeddings.npz can be inspected, too.
+With labels of a single class it shows norms only, too. A run's test_embeddings.npz can be inspected as well.
 """
 
 from argparse import Namespace

@@ -23,12 +23,12 @@ class Parser(argparse.ArgumentParser):
 
     def device(self) -> None:
         """The option that most commands have."""
-        self.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:1")
+        self.add_argument("--device", default="auto", help="cpu, cuda or cuda:1; by default a GPU if there is one")
 
     def fields(self, shown: Mapping[str, str], among: Callable[[str], bool] = lambda field: True) -> None:
         """Take a recipe's fields as options; the help has those `shown` alone."""
         known = {field: kinds for field, kinds in options.every_field(schema.Recipe).items() if among(field)}
-        group = self.add_argument_group("fields of the recipe; `isosphere recipes NAME` shows all, with their values")
+        group = self.add_argument_group("fields of the recipe; `isosphere recipes NAME` shows all, with their defaults")
         for field in dict.fromkeys([*shown, *known, *runs.old_fields(known)]):
             about = f"{shown[field]} {' | '.join(known[field])}".strip() if field in shown else argparse.SUPPRESS
             value = field.rpartition(".")[2].upper()

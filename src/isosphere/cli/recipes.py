@@ -1,9 +1,9 @@
 """List the recipes, or show every field of one with the reason for it.
 
-  isosphere recipes                                 those for your own images
-  isosphere recipes photos-sec                      all its fields
-  isosphere recipes cub200                          all names that begin so
-  isosphere recipes --all                           the paper's, too
+  isosphere recipes                                 recipes for your own images
+  isosphere recipes photos-sec                      all fields of this one
+  isosphere recipes cub200                          all recipes whose name begins so
+  isosphere recipes --all                           all recipes, also the paper's
 """
 
 from argparse import Namespace
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def declare(parser: Parser) -> None:
-    parser.add_argument("name", nargs="?", default="", help="a recipe, or how the names of some begin")
+    parser.add_argument("name", nargs="?", default="", help="a recipe, or the beginning of some names")
     parser.add_argument("--all", action="store_true", help="list all recipes, also the paper's")
 
 

@@ -4,7 +4,7 @@
   isosphere report results/retrieval_cub200.json --out table3.html
   isosphere report norms.jsonl
 
-The page is one file that any browser opens, without a network.
+The page is one HTML file. Any browser opens it, without a network.
 """
 
 from argparse import Namespace
@@ -16,7 +16,7 @@ from isosphere.cli.parser import Parser
 def declare(parser: Parser) -> None:
     about = "run folders, files of a NormMonitor, or JSON files of results"
     parser.add_argument("runs", type=Path, nargs="+", help=about)
-    parser.add_argument("--out", type=Path, default=Path("report.html"), help="the page; by default report.html")
+    parser.add_argument("--out", type=Path, default=Path("report.html"), help="the file; by default report.html")
 
 
 def run(asked: Namespace) -> None:

@@ -4,9 +4,9 @@
   isosphere reproduce table3 --dataset cub200 --losses triplet ms --methods none sec --seeds 0 1 2
   isosphere reproduce table5 --dataset cifar10 --data.download true
 
-Data and compilation are paid once. Every finished run is added to a JSON file in the results folder, and is
-not run again. One that was stopped is resumed, one that was killed starts over. Fields of all recipes can be
-changed as in `isosphere train`.
+Every finished run is added to a JSON file in the results folder and is not run again. The same command goes
+on where it was stopped. A run that was killed starts over. Data are loaded and compiled once for all runs.
+Fields of the recipes can be changed as in `isosphere train`.
 """
 
 from argparse import BooleanOptionalAction, Namespace
@@ -21,29 +21,31 @@ if TYPE_CHECKING:
     from isosphere.runs import Record
 
 SHOWN = {
-    "data.root": "the folder that holds the benchmarks",
-    "data.pack": "folder for the images, decoded once",
-    "model.weights": "a file of pretrained weights",
-    "loop.steps": "length of training",
-    "loop.compile": "true compiles the network",
+    "data.root": "the folder that holds the data sets",
+    "data.pack": "folder for images that are decoded once; by default none",
+    "model.weights": "a file of pretrained weights; by default training starts from scratch",
+    "loop.steps": "length of training, in epochs for table4 and table5",
+    "loop.compile": "true compiles the network: faster on a GPU; by default false",
 }
 
 
 def declare(parser: Parser) -> None:
-    parser.add_argument("table", help="table2, table3, table4, table5, table8, table9 or rates")
-    parser.add_argument("--dataset", default="", help="cub200 cars196 sop inshop; casia lfw; cifar10 cifar100")
-    parser.add_argument("--losses", nargs="+", default=[], help="triplet semihard npair ms ...; arcface ...")
-    parser.renamed("methods", nargs="+", help="none l2reg sec sec-relative sec-ema ...")
-    parser.add_argument("--seeds", nargs="+", type=int, default=[0], help="of the final runs; trials have their own")
-    parser.add_argument("--epochs", type=int, default=100, help="table5: 100 or 200")
-    parser.add_argument("--paper", action="store_true", help="as the authors trained, in place of the fair way")
-    text = "table3, table5: tune rate and strength on held-out training data"
+    parser.add_argument("table", help="table2, table3, table4, table5, table8, table9, causes, heads or rates")
+    text = "table3: cub200 cars196 sop inshop; table4: casia lfw; table5: cifar10 cifar100"
+    parser.add_argument("--dataset", default="", help=text)
+    text = "table3: triplet semihard npair ms ...; table4: cosface arcface ...; by default the table's"
+    parser.add_argument("--losses", nargs="+", default=[], help=text)
+    parser.renamed("methods", nargs="+", help="none l2reg sec sec-relative sec-ema ...; by default the table's")
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0], help="seeds of the final runs; by default 0")
+    parser.add_argument("--epochs", type=int, default=100, help="table5: 100 or 200; by default 100")
+    parser.add_argument("--paper", action="store_true", help="train as the authors did, without tuning")
+    text = "table3, table5: tune on held-out training data, or take the recipes as they are; by default tune"
     parser.add_argument("--tune", action=BooleanOptionalAction, default=True, help=text)
-    text = "no trials: rates and strengths of this results file's runs"
+    text = "run no trials: take rates and strengths from this file of results"
     parser.add_argument("--tuned-by", type=Path, metavar="FILE", help=text)
-    text = "folder of JSON files; what is there is not run"
+    text = "folder of JSON files; runs that it holds are not run again; by default results/"
     parser.add_argument("--results", type=Path, default=Path("results"), help=text)
-    parser.add_argument("--out", type=Path, default=Path("runs"), help="where the run folders go; by default runs/")
+    parser.add_argument("--out", type=Path, default=Path("runs"), help="where run folders go; by default runs/")
     parser.device()
     parser.fields(SHOWN)
 

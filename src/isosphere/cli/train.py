@@ -1,14 +1,15 @@
 """Train your own images, or a recipe.
 
-  isosphere train ./my_photos                       a folder of class folders, or a CSV of path,label
-  isosphere train photos ./my_photos                the recipe `photos`: without a constraint
+  isosphere train ./my_photos                       with SEC: the recipe `photos-sec` on these images
+  isosphere train photos ./my_photos                without SEC: the recipe `photos`
   isosphere train ./my_photos --model.backbone resnet50 --model.weights resnet50.pth --model.freeze_bn true
   isosphere train rendered-sec --loss ArcFace --constraint.eta 0.5 --seed 1
   isosphere train --resume runs/my_photos-sec-seed0
   torchrun --nproc-per-node 2 -m isosphere train ./my_photos
 
-The first is the recipe photos-sec on these images. `isosphere recipes` lists the recipes, and
-`isosphere recipes NAME` all fields of one with their reasons. Under torchrun all processes share the batch.
+Images are a folder of class folders, or a CSV of path,label. `isosphere recipes` lists the recipes.
+`isosphere recipes NAME` shows all fields of one with their reasons. Each field is an option here.
+Under torchrun all processes share the batch.
 """
 
 from argparse import Namespace
@@ -23,16 +24,16 @@ if TYPE_CHECKING:
     from isosphere.recipes import Recipe
 
 SHOWN = {
-    "model.backbone": "small_cnn, or any model of timm or torchvision by name",
-    "model.weights": "a file of pretrained weights for it; none starts from scratch",
+    "model.backbone": "small_cnn, or a model of timm or torchvision by name",
+    "model.weights": "a file of pretrained weights for it; by default it starts from scratch",
     "data.size": "pixels a side that the network sees",
     "loss": "one of",
-    "constraint": "what is done about the norms:",
-    "constraint.eta": "its strength; 0 is none",
-    "batches.size": "images of a batch, over all processes",
-    "optimizer.lr": "the learning rate, of the head if the backbone has its own",
-    "loop.steps": "length of training; of faces and SimCLR in epochs",
-    "seed": "of first weights, batches and augmentation",
+    "constraint": "what is done about the norms, one of",
+    "constraint.eta": "strength of the constraint; 0 is none",
+    "batches.size": "images in a batch, over all processes",
+    "optimizer.lr": "the learning rate; of the head alone if the backbone has its own",
+    "loop.steps": "length of training; in epochs for faces and SimCLR",
+    "seed": "seed of first weights, batches and augmentation; by default 0",
 }
 OWN = "photos-sec"
 """The recipe of a folder that is given without one."""
@@ -41,7 +42,7 @@ OWN = "photos-sec"
 def declare(parser: Parser) -> None:
     parser.usage = "isosphere train [RECIPE] [IMAGES] [--out RUN] [--group.field VALUE ...]"
     parser.add_argument("what", nargs="?", default="", help="a recipe's name, a folder of class folders, or a CSV")
-    parser.add_argument("images", nargs="?", default="", help="after a recipe's name: the images, its data.root")
+    parser.add_argument("images", nargs="?", default="", help="your images, after a recipe's name")
     parser.add_argument("--out", type=Path, help="the run folder; by default a new one under runs/")
     parser.add_argument("--resume", type=Path, metavar="RUN", help="go on from the checkpoint in this run folder")
     parser.device()

@@ -102,8 +102,8 @@ class FaceView:
     """A square of `fraction` of the shorter side, `rise` of it above the center: uint8 (C, H, W) -> (C, size, size).
 
     The defaults frame LFW's 250 x 250 photographs as alignment would. Over LFW, aligned frames have a median side of
-    130, and their centers are 8 above the middle. Photographs cut to the face, such as CFP's, want fraction 1 and rise
-    0. So do aligned faces of another size. A photograph of size x size stays as it is.
+    130. Their centers are 8 above the middle. Photographs cut to the face, such as CFP's, want fraction 1 and rise 0.
+    So do aligned faces of another size. A photograph of size x size stays as it is.
     """
 
     fraction: float = 0.52
@@ -169,7 +169,7 @@ def _name(images: ImageSet | RecordSet, index: int) -> str:
 class _Framed(Dataset):
     """`faces[start]` are the next CHUNK faces, uint8 (K, 3, S, S), the errors of others, and who was cut.
 
-    The errors are by index. Those who were cut for lack of landmarks are indices.
+    The errors are by index. Those cut for lack of landmarks are indices.
     """
 
     def __init__(self, images: ImageSet | RecordSet, view: FaceView, landmarks: Tensor | None) -> None:
@@ -214,9 +214,10 @@ def landmarks_of(images: ImageSet | RecordSet, home: Path) -> Tensor | None:
 
 
 def listed_landmarks(path: str | Path, images: ImageSet) -> Tensor:
-    """Five landmarks for each file of a set, float64 (N, 5, 2), from lines `file x1 y1 ... x5 y5`; else NaN.
+    """Five landmarks for each file of a set, float64 (N, 5, 2), from lines `file x1 y1 ... x5 y5`.
 
-    A line's file is the end of a path of the set, as `Zico/Zico_0001.jpg`. Numbers after the tenth are ignored.
+    A file without a line has NaN. A line's file is the end of a path of the set, as `Zico/Zico_0001.jpg`. Numbers after
+    the tenth are ignored.
     """
     listed = {}
     for number, line in lines(path):

@@ -34,7 +34,9 @@ class ForeignType(Exception):
 
 
 def read_bin(path: str | Path, workers: int = 8) -> tuple[Tensor, Tensor]:
-    """Pixels of all images, uint8 (2P, 3, H, W), pairs in a row, and whether each is one person, bool (P,)."""
+    """Pixels of all images, uint8 (2P, 3, H, W), pairs in a row. The second, bool (P,), is whether a pair is one
+    person.
+    """
     from rich.progress import track
 
     path = Path(path)

@@ -1,4 +1,4 @@
-"""Downloads that survive a bad line: resumed where they stopped, checked by MD5, unpacked whole or not at all."""
+"""Downloads that survive a bad connection: resumed where they stopped, checked by MD5, and unpacked whole."""
 
 import hashlib
 import os
@@ -76,7 +76,7 @@ def _fetch_held(url: str, target: Path, md5: str) -> None:
 def unpack(archive: str | Path, folder: str | Path) -> Path:
     """Unpack a tar or zip file as `folder`, which appears whole or not at all.
 
-    If the archive has a top folder of that name, that one is taken and the rest is left out. Members that point outside
+    If the archive has a top folder of that name, that one is taken. The rest is left out. Members that point outside
     are refused, and so are links and devices.
     """
     archive, folder = Path(archive), Path(folder)
@@ -184,7 +184,7 @@ def _attempt(url: str, begun: _Begun, show: Callable[[int, int | None], None]) -
 
 
 def _chunks(response: Any) -> Iterator[bytes]:
-    """What arrives. Writing is elsewhere, so that a full disk is not taken for a dropped line."""
+    """What arrives. Writing is elsewhere, so that a full disk is not taken for a lost connection."""
     while True:
         try:
             data = response.read1(CHUNK)

@@ -30,11 +30,11 @@ class FlipView:
 
 
 def identities(source: str | Path, exclude: Iterable[str] = (), minimum: int = 1) -> ImageSet | RecordSet:
-    """Images by person, from a folder of folders, a .rec next to its .idx, or a folder with `train.rec` in it.
+    """Images by person: from a folder of folders, a .rec next to its .idx, or a folder with `train.rec`.
 
     Left out are people named in `exclude`, and those with fewer than `minimum` images. Names are compared by letters
     and digits: "Catherine Zeta-Jones" is Catherine_Zeta_Jones. A warning lists names that nobody has. Such a name may
-    be spelled in another way, and then the person is not left out.
+    be spelled in another way. Then the person is not left out.
     """
     source, exclude = Path(source), list(exclude)
     unwanted = set(map(letters, exclude))

@@ -63,7 +63,7 @@ def loader(
     seed: int = 0,
     pin_memory: bool = False,
 ) -> Iterator[Batch]:
-    """The batches of these steps in order, from workers two steps ahead. Pixels in memory need none, unless mapped."""
+    """The batches of these steps in order, from workers two steps ahead. Unmapped pixels in memory need no workers."""
     if not image_set.on_disk:
         workers, pin_memory = 0, False
     source = DataLoader(

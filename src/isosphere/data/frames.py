@@ -1,4 +1,4 @@
-"""Faces in their frames, in memory once a machine. One rank frames them, and all map the file that it writes."""
+"""Faces in their frames, in memory once on each machine. One rank frames them, and all map its file."""
 
 import contextlib
 import os
@@ -56,7 +56,7 @@ def square(fraction: float) -> alignment.FaceView:
 
 
 def framed(source: Source, align: bool, device: torch.device, skip_unreadable: bool | None = None) -> ImageSet:
-    """All faces of a set in their frames, on the device if they take no more than half of it.
+    """All faces of a set in their frames, on the device if they take at most half of its free memory.
 
     `skip_unreadable` is None for pairs, of which none can be skipped.
     """

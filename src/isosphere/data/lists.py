@@ -26,7 +26,8 @@ SIDES = {"train": "train", "training": "train", "test": "test", "testing": "test
 
 
 class Listed(NamedTuple):
-    """Files, the class of each, all classes, "train" or "test" for each if there is a split, and what was left out."""
+    """Files, their classes, all classes, "train" or "test" of each if there is a split, and a note on files left out.
+    """
 
     paths: list[str]
     labels: list[str]
@@ -36,7 +37,7 @@ class Listed(NamedTuple):
 
 
 def class_folders(root: Path, may_be_empty: Callable[[str], bool], whole: bool = False) -> Listed:
-    """Images of root/class/, or of root/train/class/ and root/test/class/ if there are just these two folders.
+    """Images of root/class/, or of root/train/class/ and root/test/class/ if there are just these two.
 
     A validation folder next to these two is left out. With `whole` it is kept, without a split.
     """
@@ -98,7 +99,7 @@ def nested(root: Path) -> bool:
 
 
 def subfolders(root: Path) -> list[str]:
-    """Folders in a folder, in order of name, without hidden ones, those of other programs and one of our runs."""
+    """Folders in a folder, in order of name. Hidden ones, other programs' and our runs' are left out."""
     return ordered(name for name in _inside(root)[2] if name != "runs" or not any(root.glob("runs/*/recipe.json")))
 
 

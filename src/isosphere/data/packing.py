@@ -35,7 +35,7 @@ PIXELS, RECORDS, MANIFEST = "pixels.bin", "records.bin", "manifest.json"
 
 
 def pack(image_set: ImageSet, folder: str | Path, shorter: int = 256, workers: int | None = None) -> PackedSet:
-    """The packed store of a set's files in `folder`: opened if it is there and current, else made or repaired.
+    """The packed store of a set's files in `folder`. It is opened if it is current, else made or repaired.
 
     `workers` processes decode, by default one for each core. Unreadable images are an error that names them. Other
     processes that ask for the same store wait for it.

@@ -23,7 +23,7 @@ class Pair(NamedTuple):
 
 
 def read_lfw(listed: str, root: Path) -> tuple[list[Path], list[Pair]]:
-    """LFW's list. Its first line has the number of folds (not in view 1) and of pairs of each kind in a fold."""
+    """LFW's list. Its first line has the number of folds (not in view 1), then of pairs of each kind in a fold."""
     path = root / listed
     (head, *_), *rows = _rows(path, r"((?:\d+\s+)?\d+)|(\S+)\s+(\d+)\s+(?:(\S+)\s+)?(\d+)", "a pair as in LFW")
     if head is None:

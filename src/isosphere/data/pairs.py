@@ -56,7 +56,7 @@ class Pairs:
 
 
 class Source(NamedTuple):
-    """A set of pairs: its size, the file that marks its layout, the reader, whom a file shows, and the frame."""
+    """How a set of pairs is found: title, size, the file that marks its layout, reader, person of a file, and frame."""
 
     title: str
     pairs: int | None = None  # any number, for pairs of one's own
@@ -67,10 +67,10 @@ class Source(NamedTuple):
 
 
 def read_pairs(name: str, root: str | Path, allow_missing: bool = False) -> Pairs:
-    """The pairs of this name in the folder `root`, in one of its own there, or in the pack `root`; see above.
+    """The pairs of this name in the folder `root`, in a folder of their own there, or in the pack `root`.
 
-    Another number of pairs than the benchmark's is an error, and so is a missing image. With `allow_missing` pairs
-    without their images are left out, and a note says so. CFP's images are all 7,000 for both of its protocols.
+    Another number of pairs than the benchmark's is an error. So is a missing image. With `allow_missing` pairs without
+    their images are left out, and a note says so. CFP's images are all 7,000 for both of its protocols.
     """
     source = SETS.get(name, Source(name))
     root = _home(name, source, Path(root))

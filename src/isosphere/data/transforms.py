@@ -1,9 +1,9 @@
 """Crops, flips and shifts with random numbers from (seed, step, position in the global batch) alone.
 
-The same numbers come out on any device, with any number of workers and ranks, and in a captured CUDA graph. Pixels stay
-uint8, as the model normalizes. Every view first brings the image to one scale with antialiasing. A packed store does
-that once. Then it samples the crop without antialiasing. At that scale a crop is hardly ever reduced, so filtering
-would gain nothing. A batched sampler on the GPU gives the same pixels as the workers.
+The same numbers come out on any device and with any number of workers and ranks. A captured CUDA graph has them, too.
+Pixels stay uint8, as the model normalizes. Every view first brings the image to one scale with antialiasing. A packed
+store does that once. Then it samples the crop without antialiasing. At that scale a crop is hardly ever reduced, so
+filtering would gain nothing. A batched sampler on the GPU gives the same pixels as the workers.
 """
 
 import math

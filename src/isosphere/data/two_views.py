@@ -1,7 +1,7 @@
 """SimCLR's view of an image: crop, flip, color jitter, gray; no blur. Batched, with numbers for each image.
 
-A sampler with `views=2` repeats each image. A number depends on the position in the global batch, so the two copies are
-seen differently. Only tensors decide what is done, so a batch on a GPU is one graph that never waits for the host.
+A sampler with `views=2` repeats each image. A number depends on the position in the global batch. So the two copies are
+seen differently. Only tensors decide what is done. So a batch on a GPU is one graph that never waits for the host.
 Pixels are uint8 before and after, as in the paper's code on PIL images. The crop is rounded. Colors are computed in
 float32 on 0..255 and rounded once. A value is within half a gray level of torchvision's float operators on the same
 crop. Where two devices round a crop differently, it is a level or two.
@@ -24,7 +24,7 @@ LUMA = (0.2989, 0.587, 0.114)  # torchvision's weights of red, green and blue in
 
 @dataclass(frozen=True)
 class ContrastiveView:
-    """A random crop to `size`, a flip, jitter of the colors and gray: uint8 (C, H, W) -> (C, size, size).
+    """A random crop to `size`, a flip, color jitter and gray: uint8 (C, H, W) -> (C, size, size).
 
     The image's shorter side is first brought to `shorter`. `jitter` limits the changes of brightness, contrast,
     saturation and hue. `jitter_p` and `gray_p` are how often colors are jittered and taken away. With 0 and 0 it crops

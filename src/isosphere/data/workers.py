@@ -14,9 +14,9 @@ def cores() -> int:
 
 
 def in_workers(dataset: Dataset, places: Sequence[int], workers: int | None, title: str) -> Iterator[Any]:
-    """`dataset[place]` for each place in order, behind a progress bar, by default from a process for each core.
+    """`dataset[place]` for each place in order, behind a progress bar. By default each core has a process.
 
-    It draws nothing from the global random stream. A data set should return an error, as a worker would raise it as
+    It draws nothing from the global random stream. A data set should return an error. A worker would raise it as
     another one.
     """
     from rich.progress import track

@@ -47,7 +47,7 @@ def need_all(extra: str, what: str) -> None:
 
 
 def missing_extra(error: ModuleNotFoundError, what: str) -> ImportError:
-    """The error that names the extra, for a plain import of one of its packages; else the error itself."""
+    """The error that names the extra, for an import of one of its packages; else the error itself."""
     package = (error.name or "").split(".")[0]
     extra = next((extra for extra, packages in EXTRAS.items() if package in packages), None)
     return error if extra is None else MissingExtra(what, package, extra)
@@ -76,7 +76,7 @@ class UnknownField(InputError):
 class UnknownRecipe(InputError):
     """A name that no recipe has; `near` are those like it."""
 
-    text: ClassVar[str] = "{name} is neither a recipe nor a path; recipes are {near}"
+    text: ClassVar[str] = "{name} is neither a recipe nor a path; did you mean {near}?"
     name: str
     near: tuple[str, ...]
 
@@ -85,7 +85,7 @@ class UnknownRecipe(InputError):
 class UnfillableBatch(InputError):
     """A batch of more classes or images than there are; `most` is the largest that can be drawn."""
 
-    text: ClassVar[str] = "a batch of {batch} needs {needed} {what}, and there are {found} to train on: at most {most}"
+    text: ClassVar[str] = "a batch of {batch} needs {needed} {what}, but training has {found}; use at most {most}"
     batch: int
     needed: int
     what: str
@@ -107,7 +107,7 @@ class Incompatible(InputError):
 class WrongSize(InputError):
     """A backbone that cannot take images of the recipe's size."""
 
-    text: ClassVar[str] = "{backbone} cannot take images of {size} x {size} pixels: {reason}"
+    text: ClassVar[str] = "{backbone} cannot take {size} x {size} pixels: {reason}; choose another size or backbone"
     backbone: str
     size: int
     reason: str

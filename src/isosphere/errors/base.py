@@ -56,7 +56,7 @@ def _change(value: Any) -> str:
 
 @dataclass(eq=False)
 class IsosphereError(Exception):
-    """Base of all errors of ours; a subclass is a dataclass of its fields with a `text`."""
+    """Base of all our errors. A subclass is a dataclass of its fields with a `text`."""
 
     @property
     def text(self) -> str:

@@ -8,9 +8,9 @@ from .base import InputError, Option
 
 @dataclass(eq=False)
 class TooFewClasses(InputError):
-    """Too few classes to train or to test on: there would be nothing to tell apart."""
+    """Too few classes to train or to test on: there would be nothing to distinguish."""
 
-    text: ClassVar[str] = "{place} leaves {found} class to {use} on; {needed} or more are needed"
+    text: ClassVar[str] = "{place} needs at least {needed} classes to {use} on, not {found}; add classes"
     place: str
     use: str
     found: int
@@ -22,8 +22,8 @@ class SingleImages(InputError):
     """One image of each class to test on, so that none can be found by another."""
 
     text: ClassVar[str] = (
-        "{place} has one image of each of the {classes} classes to test on; some need two, as an image is looked for "
-        "by another of its class"
+        "{place} has only one image of each of the {classes} classes to test on; give some of them two or more, as an "
+        "image searches for another one of its class"
     )
     place: str
     classes: int
@@ -34,8 +34,8 @@ class OneSplit(InputError):
     """A given split of which all images are in one part."""
 
     text: ClassVar[str] = (
-        "{place} has no image for {missing}: all have the split {given}. Give some the split {missing}, or leave out "
-        "the split"
+        "{place} has no image for {missing}: all have the split {given}; give some the split {missing}, or remove the "
+        "split"
     )
     place: str
     given: str
@@ -46,7 +46,7 @@ class OneSplit(InputError):
 class NoTestPart(InputError):
     """A given split without a test image, where only these are measured."""
 
-    text: ClassVar[str] = "{place} gives a split without a test image; leave out the split to measure on all"
+    text: ClassVar[str] = "{place} has a split without test images; remove the split to measure on all images"
     place: str
 
 
@@ -55,8 +55,8 @@ class NoSplit(InputError):
     """Classes too small to set images aside for testing."""
 
     text: ClassVar[str] = (
-        "{place}: {images} images of {classes} classes cannot be split. Measuring needs a class of at least {needed} "
-        "images, a test/ next to a train/ of class folders, or a CSV whose column split has train and test"
+        "{place}: {images} images of {classes} classes cannot be split into train and test; give a class of at least "
+        "{needed} images, class folders in train/ and test/, or a CSV whose column split has train and test"
     )
     place: str
     images: int
@@ -68,7 +68,7 @@ class NoSplit(InputError):
 class UntrainedClasses(InputError):
     """Classes with test images alone, where labels must be known from training."""
 
-    text: ClassVar[str] = "{count} classes have test images alone: {classes}; give each a training image"
+    text: ClassVar[str] = "{count} classes have only test images: {classes}; give each a training image"
     count: int
     classes: list[str]
 
@@ -77,7 +77,7 @@ class UntrainedClasses(InputError):
 class OneKindOfPairs(InputError):
     """Pairs that are all of one person, or all of two."""
 
-    text: ClassVar[str] = "{name}: all {count} pairs are of {people}; both kinds are needed"
+    text: ClassVar[str] = "{name}: all {count} pairs are of {people}; add pairs of the other kind"
     name: str
     count: int
     people: str
@@ -87,7 +87,7 @@ class OneKindOfPairs(InputError):
 class SinglePhotographs(InputError):
     """Probes of which no person has two photographs that can be read."""
 
-    text: ClassVar[str] = "{place} has no person with two photographs that can be read: none can be identified"
+    text: ClassVar[str] = "{place} has no person with two readable photographs to identify; add a second one"
     place: str
 
 
@@ -96,8 +96,8 @@ class ProbesAmongDistractors(InputError):
     """Photographs to identify that are distractors, too."""
 
     text: ClassVar[str] = (
-        "{shared} of {distractors} distractors are among the {probes} photographs to identify, which hides these: "
-        "{paths}; take other distractors"
+        "{shared} of {distractors} distractors are also among the {probes} photographs to identify: {paths}; take "
+        "other distractors"
     )
     paths: list[str]
     shared: int
@@ -109,7 +109,7 @@ class ProbesAmongDistractors(InputError):
 class RepeatedDistractors(InputError):
     """Distractors that are named twice."""
 
-    text: ClassVar[str] = "{repeated} of {distractors} distractors are there twice; name each set once"
+    text: ClassVar[str] = "{repeated} of {distractors} distractors appear twice; name each set once"
     repeated: int
     distractors: int
 
@@ -119,8 +119,8 @@ class TrainedPhotographs(InputError):
     """Photographs to test on that would be trained on."""
 
     text: ClassVar[str] = (
-        "{shared} of {tested} photographs to test on are among those to train on, as {people}; list their names, one "
-        "a line, in a file and name it with {option}"
+        "{shared} of {tested} test photographs are also training photographs, of {people}; write these names, one a "
+        "line, into a file, and give it with {option}"
     )
     people: list[str]
     shared: int
@@ -132,7 +132,7 @@ class TrainedPhotographs(InputError):
 class MovedData(InputError, FileNotFoundError):
     """A run's images that are not where they were."""
 
-    text: ClassVar[str] = "{reason} (seen from {folder} and from above the run); say where it is now with {option}"
+    text: ClassVar[str] = "{reason} (searched from {folder} and above the run folder); give its new place with {option}"
     reason: str
     folder: Any
     option: Option
@@ -142,5 +142,7 @@ class MovedData(InputError, FileNotFoundError):
 class NoProbe(InputError):
     """A linear probe of a run that has none."""
 
-    text: ClassVar[str] = "the linear probe needs a run without labels on images that have some, not one on {data}"
+    text: ClassVar[str] = (
+        "the linear probe is for runs that train without labels, on images that have classes; this one is on {data}"
+    )
     data: str

@@ -10,7 +10,7 @@ from .base import InputError
 class DamagedFile(InputError):
     """A file of a run that cannot be read."""
 
-    text: ClassVar[str] = "{path} is damaged or half-written: {reason}"
+    text: ClassVar[str] = "{path} is damaged or incomplete: {reason}"
     path: Any
     reason: str
     field: str = ""  # or line that is odd
@@ -20,7 +20,7 @@ class DamagedFile(InputError):
 class OtherVersion(InputError):
     """A file of a run that another version of isosphere wrote."""
 
-    text: ClassVar[str] = "{path} is of another version of isosphere: {reason}"
+    text: ClassVar[str] = "{path} was written by another version of isosphere: {reason}"
     path: Any
     reason: str
     field: str = ""  # that is not of this one
@@ -38,7 +38,7 @@ class NotAPlainFile(InputError):
 class NoFolder(InputError, FileNotFoundError):
     """A file to write whose folder does not exist."""
 
-    text: ClassVar[str] = "cannot write {path}: there is no folder {folder}"
+    text: ClassVar[str] = "cannot write {path}: there is no folder {folder}; make it first"
     path: str
     folder: str
 
@@ -47,7 +47,7 @@ class NoFolder(InputError, FileNotFoundError):
 class Held(InputError, OSError):
     """A lock that another process holds."""
 
-    text: ClassVar[str] = "{path} is in use by {holder}"
+    text: ClassVar[str] = "{path} is in use by {holder}; wait until it ends"
     path: str
     holder: str
 
@@ -56,7 +56,7 @@ class Held(InputError, OSError):
 class NotFound(InputError, FileNotFoundError):
     """A file or folder that does not exist, or is the other of the two."""
 
-    text: ClassVar[str] = "there is no {what} {path}"
+    text: ClassVar[str] = "there is no {what} {path}; check the path"
     path: Any
     what: str
 
@@ -65,7 +65,7 @@ class NotFound(InputError, FileNotFoundError):
 class FolderExists(InputError, FileExistsError):
     """A folder to be made that is there already."""
 
-    text: ClassVar[str] = "{folder} is there already: {reason}; move it away"
+    text: ClassVar[str] = "{folder} exists already: {reason}; move it away"
     folder: Any
     reason: str
 
@@ -74,7 +74,7 @@ class FolderExists(InputError, FileExistsError):
 class NotText(InputError):
     """A list that is not text in UTF-8."""
 
-    text: ClassVar[str] = "{path} cannot be read as text in UTF-8 ({reason}); save it as UTF-8"
+    text: ClassVar[str] = "{path} is not text in UTF-8 ({reason}); save it as UTF-8"
     path: Any
     reason: str
 
@@ -99,16 +99,16 @@ class BadList(InputError):
 class UnsafeFile(InputError):
     """A file that could run code, or write outside of its folder."""
 
-    text: ClassVar[str] = "{path} is refused, as it {reason}. It may be malicious: do not use it"
+    text: ClassVar[str] = "{path} is refused because it {reason}; it may be malicious, so do not use it"
     path: Any
     reason: str
 
 
 @dataclass(eq=False)
 class UnfitWeights(InputError):
-    """A weight file that does not fit a backbone; the `keys` are missing, unknown, of another shape or not finite."""
+    """A weight file that does not fit a backbone. The `keys` are missing, unknown, of another shape or not finite."""
 
-    text: ClassVar[str] = "{path} does not fit this backbone: weights {problem}: {keys}"
+    text: ClassVar[str] = "{path} does not fit this backbone (weights {problem}: {keys}); use weights of this backbone"
     path: Any
     problem: str
     keys: list[str]

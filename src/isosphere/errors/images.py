@@ -17,7 +17,7 @@ class UnreadableImage(InputError):
 
 @dataclass(eq=False)
 class UnreadableImages(InputError):
-    """All files of a set of `total` that cannot be decoded; `lost` are classes that would have no image left."""
+    """All files of a set of `total` that cannot be decoded. `lost` are classes that would have no image left."""
 
     failures: list[UnreadableImage]
     total: int
@@ -27,9 +27,9 @@ class UnreadableImages(InputError):
     @property
     def text(self) -> str:
         """Classes and options only where there are some."""
-        lost = "; no image is left of {lost}" if self.lost else ""
+        lost = "; {lost} would have no image left" if self.lost else ""
         remedies = ", or use {remedies}" if self.remedies else ""
-        return f"{len(self.failures)} of {self.total} images are unreadable: {{failures}}{lost}; repair them{remedies}"
+        return f"{len(self.failures)} of {self.total} images cannot be read: {{failures}}{lost}; repair them{remedies}"
 
 
 @dataclass(eq=False)
@@ -48,9 +48,9 @@ class EmptyClasses(InputError):
     """Class folders without an image; `deeper` images are in folders below, `others` files have no known ending."""
 
     text: ClassVar[str] = (
-        "{folder} has {total} class folders, and these hold no image: {classes} ({deeper} images lie deeper, {others} "
-        "files have other endings). Fill or remove them, give the folder right above the class folders, or a CSV of "
-        "path,label"
+        "{folder} has {total} class folders, and these hold no image: {classes} ({deeper} images are in folders below, "
+        "{others} files have other endings); fill or remove them, or give the folder right above the class folders, or "
+        "a CSV of path,label"
     )
     folder: Any
     classes: list[str]
@@ -63,14 +63,14 @@ class EmptyClasses(InputError):
 class SharedClasses(InputError):
     """Classes that would be trained and tested on."""
 
-    text: ClassVar[str] = "these classes are in both train and test: {classes}; to allow it use {option}"
+    text: ClassVar[str] = "these classes are in both train and test: {classes}; to allow this use {option}"
     classes: list[str]
     option: Option
 
 
 @dataclass(eq=False)
 class OtherCounts(InputError):
-    """A data set, or a list, with other numbers than it should have; `absent` are the files or classes it lacks."""
+    """A data set, or a list, with other numbers than it should have. `absent` are files or classes it lacks."""
 
     title: str
     found: dict[str, int]
@@ -109,7 +109,7 @@ class NoDataSet(InputError, FileNotFoundError):
 class NotAPack(InputError):
     """A file that is no pack of face pairs, as its `part` shows."""
 
-    text: ClassVar[str] = "{path} is no pack of face pairs: {part} must be {expected}, not {found}"
+    text: ClassVar[str] = "{path} is not a pack of face pairs: {part} must be {expected}, not {found}"
     path: Any
     part: str
     found: str
@@ -118,7 +118,7 @@ class NotAPack(InputError):
 
 @dataclass(eq=False)
 class BadRecord(InputError):
-    """A record of a .rec file that cannot be read; of a file that was cut off, `whole` records are before the cut."""
+    """A record of a .rec file that cannot be read. Of a file that was cut off, `whole` records are before the cut."""
 
     text: ClassVar[str] = "{path}: record {record} at byte {byte}: {reason}"
     path: Any
@@ -133,7 +133,8 @@ class WrongIndex(InputError):
     """An index whose records are not the whole file: bytes in none of them, or in two."""
 
     text: ClassVar[str] = (
-        "{path} lists {records} records, but bytes {begin} to {end} are in {owners} of them; copy it and its .rec again"
+        "{path} lists {records} records, but bytes {begin} to {end} belong to {owners} of them; copy it and its .rec "
+        "again"
     )
     path: Any
     records: int
@@ -146,7 +147,7 @@ class WrongIndex(InputError):
 class DownloadFailed(RunError, OSError):
     """A download that brought nothing, or the wrong file."""
 
-    text: ClassVar[str] = "{url} cannot be downloaded: {reason}"
+    text: ClassVar[str] = "{url} cannot be downloaded: {reason}; try again, or download it by hand"
     url: str
     reason: str
 

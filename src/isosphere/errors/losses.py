@@ -10,7 +10,7 @@ from .base import InputError, RunError
 class NotFinite(InputError):
     """A row of an input that holds NaN, infinity or numbers too large for a norm."""
 
-    text: ClassVar[str] = "{name} row {row} of {rows} is not finite"
+    text: ClassVar[str] = "{name}: row {row} of {rows} holds NaN, infinity or too large numbers; check what computed it"
     name: str
     row: int
     rows: int
@@ -20,7 +20,7 @@ class NotFinite(InputError):
 class LossOverflow(InputError):
     """A loss that is NaN or infinite although its inputs are finite."""
 
-    text: ClassVar[str] = "the loss is {value} although its inputs are finite: they or the scale are too large"
+    text: ClassVar[str] = "the loss is {value} although its inputs are finite; make the inputs or the scale smaller"
     value: float
 
 
@@ -39,8 +39,8 @@ class UnequalRanks(InputError):
     """Ranks that bring different numbers of rows to `gather`, by rank."""
 
     text: ClassVar[str] = (
-        "gather needs the same number of rows on every rank, not {embeddings} embeddings and {labels} labels; "
-        "drop_last=True helps"
+        "gather needs the same number of rows on every rank, not {embeddings} embeddings and {labels} labels; use "
+        "drop_last=True in the DataLoader"
     )
     embeddings: list[int]
     labels: list[int]

@@ -10,7 +10,7 @@ from .base import InputError, Option, RunError
 class NotARun(InputError, FileNotFoundError):
     """A folder that is no run folder."""
 
-    text: ClassVar[str] = "{folder} is not a run folder: it has no {file}"
+    text: ClassVar[str] = "{folder} is not a run folder: it has no {file}; give the folder that training wrote"
     folder: Any
     file: str
 
@@ -19,7 +19,7 @@ class NotARun(InputError, FileNotFoundError):
 class MissingPart(InputError):
     """Something that a run has not recorded, and the options with which it would."""
 
-    text: ClassVar[str] = "{folder} has no {part}: train with {options}"
+    text: ClassVar[str] = "{folder} has no {part}; train with {options}"
     folder: Any
     part: str
     options: tuple[Option, ...]
@@ -29,7 +29,7 @@ class MissingPart(InputError):
 class UnfinishedRun(InputError):
     """A run folder without a file that is written later."""
 
-    text: ClassVar[str] = "{folder} has no {file}: the run has not come that far; resume it"
+    text: ClassVar[str] = "{folder} has no {file}: the run is not finished; resume it"
     folder: Any
     file: str
 
@@ -48,7 +48,7 @@ class NotResults(InputError):
 class RunExists(InputError):
     """A folder to train into that holds a run."""
 
-    text: ClassVar[str] = "{folder} already holds a run: resume it, or choose another folder"
+    text: ClassVar[str] = "{folder} already holds a run; resume it, or choose another folder"
     folder: Any
 
 
@@ -65,7 +65,7 @@ class NoCheckpoint(InputError, FileNotFoundError):
 class BadCheckpoint(InputError):
     """A checkpoint that cannot be read, or is not one."""
 
-    text: ClassVar[str] = "{path} is not a checkpoint that can be used: {reason}"
+    text: ClassVar[str] = "{path} is not a usable checkpoint: {reason}"
     path: Any
     reason: str
 
@@ -74,7 +74,7 @@ class BadCheckpoint(InputError):
 class OtherRecipe(InputError):
     """A checkpoint or a result of another recipe; `changes` are the fields with both values."""
 
-    text: ClassVar[str] = "{path} belongs to another recipe: {changes}. Train a new run"
+    text: ClassVar[str] = "{path} belongs to another recipe: {changes}; train a new run"
     path: Any
     changes: dict[str, tuple[Any, Any]]
 
@@ -83,7 +83,7 @@ class OtherRecipe(InputError):
 class OtherData(InputError):
     """A result on other data; `counts` are the numbers of its images and people, then and now."""
 
-    text: ClassVar[str] = "{path} holds a result on other data: {counts}. Name other folders for runs and results"
+    text: ClassVar[str] = "{path} holds a result on other data: {counts}; use other folders for runs and results"
     path: Any
     counts: dict[str, tuple[int, int]]
 
@@ -93,8 +93,8 @@ class OtherImages(InputError):
     """Training images that are not those of the checkpoint, by their `what`: classes, number or names."""
 
     text: ClassVar[str] = (
-        "the training images are not those of the checkpoint, by their {what} (now {now}, then {then}): put them back, "
-        "or begin a new run"
+        "the training images differ from the checkpoint's in their {what} (now {now}, before {then}); restore them, or "
+        "train a new run"
     )
     what: str
     now: Any
@@ -105,7 +105,7 @@ class OtherImages(InputError):
 class NotSaved(RunError, OSError):
     """A checkpoint that could not be written; the one before it is whole, if there is one."""
 
-    text: ClassVar[str] = "could not save the checkpoint {path}: {reason}; {before}"
+    text: ClassVar[str] = "cannot save the checkpoint {path}: {reason}; {before}"
     path: Any
     reason: str
     before: str

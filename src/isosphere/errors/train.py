@@ -10,7 +10,7 @@ from .base import Option, RunError
 class Diverged(RunError):
     """Training diverged; `remedies` are what the run could try and does not."""
 
-    text: ClassVar[str] = "training diverged at step {step}: {reason} ({values}). Try {remedies}"
+    text: ClassVar[str] = "training diverged at step {step}: {reason} ({values}); try {remedies}"
     step: int
     reason: str
     values: dict[str, float]
@@ -21,7 +21,7 @@ class Diverged(RunError):
 class Interrupted(RunError):
     """Training was asked to stop by a signal, and saved."""
 
-    text: ClassVar[str] = "stopped and saved at step {step} of {steps}; resume {folder}"
+    text: ClassVar[str] = "stopped and saved at step {step} of {steps}; to go on, resume {folder}"
     step: int
     steps: int
     folder: Any
@@ -29,19 +29,19 @@ class Interrupted(RunError):
 
     @property
     def code(self) -> int:
-        """As a shell has it."""
+        """What a shell returns after this signal."""
         return 128 + self.signal
 
 
 @dataclass(eq=False)
 class Stopped(RunError):
-    """One of many runs was asked to stop by a signal, or not to begin; what is finished or saved is kept."""
+    """One of many runs was asked to stop by a signal, or not to begin. What is finished or saved is kept."""
 
-    text: ClassVar[str] = "stopped at {folder}: what is finished or saved is kept; the same command goes on with it"
+    text: ClassVar[str] = "stopped at {folder}: finished and saved work is kept; run the same command to go on"
     folder: Any
     signal: int
 
     @property
     def code(self) -> int:
-        """As a shell has it."""
+        """What a shell returns after this signal."""
         return 128 + self.signal

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(eq=False)
 class DataWarning(UserWarning):
-    """Something about images with which a run goes on: in words, of how many, and whom or what it names."""
+    """Something about images with which a run goes on: words, how many, and the names."""
 
     text: str
     count: int = 0
@@ -21,7 +21,7 @@ class UnreadableImagesWarning(DataWarning):
 
 
 class LeftOutWarning(DataWarning):
-    """Files of a folder or rows of a list are left out, or names to leave out are nowhere."""
+    """Files of a folder or rows of a list are left out, or a name to leave out is not there."""
 
 
 class CopiesWarning(DataWarning):

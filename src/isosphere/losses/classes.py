@@ -1,9 +1,9 @@
-"""Cross-entropy over class weights (C, D), ten or ten million, in chunks of classes: the logits are never whole.
+"""Cross-entropy over class weights (C, D), ten or ten million, in chunks: the logits are never whole.
 
-With o the log-sum-exp over the wrong classes and t the logit of the true one the loss is log(1 + exp(o - t)), exact
-however small it is. The forward pass finds o chunk by chunk; the backward pass computes each chunk again, unless they
-are few, and writes the gradients by hand, through the normalization. A chunk's probabilities are those among its wrong
-classes: what they lack is a factor for each sample, and multiplies (N, D) instead of (N, C). The true class's row is
+Let o be the log-sum-exp over the wrong classes, and t the logit of the true one. The loss is log(1 + exp(o - t)), exact
+however small it is. The forward pass finds o chunk by chunk. The backward pass computes each chunk again, unless they
+are few. It writes the gradients by hand, through the normalization. A chunk's probabilities are those among its wrong
+classes. What they lack is a factor for each sample, which multiplies (N, D) instead of (N, C). The true class's row is
 gathered by itself, so a margin sees (N,) cosines. With `first` the weights are one rank's share of the classes.
 """
 
@@ -28,7 +28,7 @@ RAISES = "dtype" in torch.ops.aten.mm.overloads()  # torch 2.8 and later multipl
 
 
 class Case(NamedTuple):
-    """What both passes need beside the weights (C, D)."""
+    """What both passes need in addition to the weights (C, D)."""
 
     queries: Tensor  # (N, D), directions if normalized
     scaled: Tensor  # (N, D), scale * queries, rounded as products are
@@ -57,10 +57,10 @@ def class_softmax(
 ) -> Tensor:
     """Mean cross-entropy of scale * queries @ weights.T, (N, D), (C, D), the true class's product under a margin.
 
-    `normalized`: queries and weights are divided by their norms. `products`: torch.bfloat16 rounds what is multiplied,
-    sums and softmax stay in float32. `first`: these are the classes from there on, other ranks hold the others; queries
-    and labels are those of all ranks, the same on each, and so are the loss and the gradient by queries. `sources` are
-    looked through by name if the loss is not finite.
+    `normalized`: queries and weights are divided by their norms. `products`: torch.bfloat16 rounds what is multiplied.
+    Sums and softmax stay in float32. `first`: these are the classes from there on, and other ranks hold the others.
+    Queries, labels, the loss and the gradient by queries are then those of all ranks, the same on each. `sources` are
+    checked by name if the loss is not finite.
     """
     if products not in (None, torch.bfloat16):
         raise BadArgument("products", products, "None (as exact as the weights) or torch.bfloat16")
@@ -134,7 +134,7 @@ def _case(
 
 
 def _inverse(vectors: Tensor) -> Tensor:
-    """1 / |v|, (N, D) -> (N, 1), with 0 for a zero vector and NaN for a norm that overflows, as sphere.directions."""
+    """1 / |v|, (N, D) -> (N, 1): 0 for a zero vector, NaN for a norm that overflows, as in sphere.directions."""
     lengths = sphere.norms(vectors)[:, None]
     return lengths.reciprocal().nan_to_num_(torch.nan, 0).add_(lengths, alpha=0)
 
@@ -149,8 +149,10 @@ def _with_slopes(margin: Callable[[Tensor], Tensor] | None, cosines: Tensor, lea
 
 
 def _forward(weights: Tensor, case: Case, learning: bool) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-    """The loss, log-sum-exps over all wrong classes and over each chunk's, (N, 1), and what is kept for the gradients:
-    directions (c, D) and probabilities (N, c) of one chunk after another, if they are few."""
+    """The loss, log-sum-exps over all wrong classes and over each chunk's, (N, 1), and what the gradients need.
+
+    That is directions (c, D) and probabilities (N, c), chunk after chunk, if they are few.
+    """
     chunks, kept = [], []
     keep = learning and len(case.queries) * len(weights) <= FEW * BLOCK
     for part in _parts(weights, case):
@@ -178,7 +180,7 @@ def _gradients(
     by_queries: bool = True,
     by_weights: bool = True,
 ) -> tuple[Tensor | None, Tensor | None]:
-    """Gradients of outer * loss by queries (N, D), summed over ranks, and by weights (C, D), those held here."""
+    """Gradients of outer * loss: by queries (N, D), summed over ranks, and by the weights (C, D) held here."""
     with torch.autocast(weights.device.type, enabled=False):
         queries, (others, *chunks) = case.queries, sums
         steps = outer * (case.scale / max(1, len(queries))) * torch.sigmoid(others - case.targets)
@@ -217,14 +219,16 @@ def _tangential(gradient: Tensor, unit: Tensor, inverse: Tensor, out: Tensor) ->
 
 
 def _parts(weights: Tensor, case: Case) -> list[slice]:
-    """The chunks of classes; D are never too many: their logits take the memory of the queries."""
+    """The chunks of classes, of D or more: their logits take the memory of the queries."""
     count, step = len(weights), max(BLOCK // max(1, len(case.queries)), case.queries.shape[1], 1)
     return [slice(start, min(start + step, count)) for start in range(0, count, step)]
 
 
 def _logits(part: slice, weights: Tensor, case: Case) -> tuple[Tensor, Tensor, Tensor]:
-    """Directions (c, D) and logits (N, c) of a chunk, hugely negative in the true class's column, which comes last
-    (N, 1), or is any other where the true class is elsewhere."""
+    """Directions (c, D), logits (N, c) of a chunk, hugely negative for the true class, and that class's column (N, 1).
+
+    Where the true class is elsewhere, it is any column, and its logit stays.
+    """
     rows = weights[part]
     if case.inverses is None:
         unit = rows.to(case.scaled)
@@ -246,14 +250,14 @@ def _shares(part: slice, weights: Tensor, case: Case, total: Tensor) -> tuple[Te
 
 
 def _product(left: Tensor, right: Tensor) -> Tensor:
-    """left @ right; on CPU, where products of halves are slow or missing, by way of float32."""
+    """left @ right. On CPU, where half-precision products are slow or missing, they are computed in float32."""
     if left.dtype != torch.bfloat16 or left.is_cuda:
         return left @ right
     return (left.float() @ right.float()).to(left.dtype)
 
 
 def _raised_product(left: Tensor, right: Tensor) -> Tensor:
-    """left @ right in float32 at least; before torch 2.8 a GPU rounds the result of halves first."""
+    """left @ right in float32 at least. Before torch 2.8 a GPU first rounds the result of half precision."""
     if left.dtype == torch.bfloat16 and left.is_cuda and RAISES:
         return torch.mm(left, right, out_dtype=torch.float32)
     return sphere.raised(left @ right) if left.is_cuda else sphere.raised(left) @ sphere.raised(right)

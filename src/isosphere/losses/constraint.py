@@ -9,9 +9,11 @@ from isosphere import sphere
 class Constraint(nn.Module):
     """What a training loop asks of a constraint. By itself it does nothing; a subclass overrides what it needs.
 
-    A constraint may act on the first weights (`start`), on the gradient of the embeddings (`inputs`), on the
-    embeddings (`forward`, a penalty), or on the model after a step (`after_step`). It may keep its penalty out of the
-    optimizer (`through_optimizer`).
+    - `start` acts on the first weights.
+    - `inputs` acts on the gradient of the embeddings.
+    - `forward` acts on the embeddings: a penalty.
+    - `through_optimizer` decides how much of the penalty the optimizer sees.
+    - `after_step` acts on the model after a step.
     """
 
     sync = True

@@ -1,4 +1,4 @@
-"""Constraints that are no remedies but controls: each does one thing of what SEC does, to find out which one helps."""
+"""Controls, not remedies: each does one thing that SEC does, to find out which one helps."""
 
 import torch
 from torch import Tensor, nn
@@ -11,10 +11,11 @@ from .constraint import Constraint, last_layer
 class ShuffledPulls(Constraint):
     """A placebo: SEC's pulls, each on another embedding of the batch. They are as strong and even out nothing.
 
-    The pull on row i is SEC's on the row half a batch away, which is of another class. `course` holds products of the
-    norms' mean and standard deviation at equal parts of training, those of a run with SEC. The pulls get the size of
-    that product over the batch's mean norm, so that they are to an angular loss's gradient as in that run. By the
-    batch's own spread, which they make larger, they would grow without end.
+    Row i gets SEC's pull of the row half a batch away, which is of another class.
+
+    `course` holds products of the norms' mean and standard deviation at equal parts of training, those of a run with
+    SEC. The pulls get the size of that product over the batch's mean norm. So their ratio to an angular loss's gradient
+    is that run's. By the batch's own spread, which they make larger, they would grow without end.
     """
 
     course: Tensor
@@ -37,10 +38,10 @@ class ShuffledPulls(Constraint):
 
 
 class ScaleCourse(Constraint):
-    """Scale alone: after each step the last layer is rescaled so that the mean norm follows a course.
+    """Scale alone: the last layer is rescaled after each step, so that the mean norm follows a course.
 
     `course` holds mean norms at equal parts of training, for instance those of a run with SEC. The optimizer's moments
-    are rescaled as the gradient is: an angular loss has a gradient that falls as the scale grows.
+    are rescaled, too. An angular loss has a gradient that falls as the scale grows.
     """
 
     course: Tensor

@@ -9,9 +9,9 @@ from .norms import SEC
 
 
 class DecoupledSEC(Constraint):
-    """SEC's gradient as a plain step of the last layer: under Adam it takes nothing from the criterion's own steps.
+    """SEC's gradient as a plain step of the last layer. Under Adam it takes nothing from the criterion's steps.
 
-    The step is the learning rate times the gradient of eta * penalty, by the weights and biases of the last layer.
+    The step is the learning rate times the gradient of eta * penalty, by the last layer's weights and biases.
     """
 
     def __init__(self, eta: float = 1.0, ramp: tuple[float, float] | None = None) -> None:

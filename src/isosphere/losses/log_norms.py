@@ -16,7 +16,7 @@ from .norms import risen
 
 
 def log_norm_penalty(embeddings: Tensor, mean: Tensor | None = None) -> Tensor:
-    """mean((log |f| - mean log |f|)^2), (N, D) -> scalar; a zero vector has no logarithm and is left out.
+    """mean((log |f| - mean log |f|)^2), (N, D) -> scalar. A zero vector has no logarithm and is left out.
 
     `mean` is that of the logarithms over all ranks, where these share a batch.
     """

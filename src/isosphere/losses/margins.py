@@ -1,8 +1,8 @@
 """Losses against class weights: plain softmax, softmax of cosines with a margin (Eq. 19), proxy anchor.
 
-A margin maps the cosine of the true class to a smaller one; the classifier owns the class weights and is given it.
-It may have a method `slopes`, its derivative, which is quicker than autograd. Of embeddings in float64 and weights in
-float32, or the reverse, the loss is float64 and each gradient has its tensor's type.
+A margin maps the cosine of the true class to a smaller one. The classifier owns the class weights and is given the
+margin. A margin may have a method `slopes`, its derivative, which is quicker than autograd. Embeddings and weights may
+differ in type, float32 and float64. Then the loss is float64, and each gradient has its tensor's type.
 """
 
 from __future__ import annotations  # torch 2.6 cannot compile inner functions whose annotations are evaluated
@@ -58,7 +58,7 @@ class ArcFace:
             raise BadArgument("margin", self.margin, "an angle in radians from 0 to pi / 2")
 
     def __call__(self, cosines: Tensor) -> Tensor:
-        # at cos = +-1 the root's slope is infinite: clamped it is zero, and 1e-18 is no longer seen beside 1
+        # at cos = +-1 the root's slope is infinite: clamped it is zero, and 1e-18 is lost next to 1
         sines = (1 - cosines * cosines).clamp(min=1e-36).sqrt()
         turned = cosines * math.cos(self.margin) - sines * math.sin(self.margin)
         return torch.where(cosines >= -math.cos(self.margin), turned, cosines - self.margin * math.sin(self.margin))
@@ -102,7 +102,7 @@ def cosine_softmax(
     """Mean cross-entropy of scaled cosines, the true class's with a margin; (N, D), (N,), weights (C, D) -> scalar.
 
     The logits are never whole, so a million classes are welcome. `products` of torch.bfloat16 rounds the directions
-    that are multiplied, for speed on a GPU; the softmax and the true class's cosine stay in float32.
+    that are multiplied, for speed on a GPU. The softmax and the true class's cosine stay in float32.
     """
     check_positive(scale=scale)
     check_margin(margin)
@@ -158,7 +158,7 @@ def class_weights(dim: int, classes: int, part: slice = slice(None)) -> nn.Param
 
 
 def keep_float32(self: nn.Module, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> nn.Module:
-    """`_apply` of a head: `.half()` leaves its weights be, as small steps round away in halves and norms overflow."""
+    """`_apply` of a head that keeps its weights under `.half()`: small steps round away there, and norms overflow."""
     before = {name: weights.data for name, weights in self.named_parameters(recurse=False)}
     nn.Module._apply(self, fn, recurse)
     for name, weights in self.named_parameters(recurse=False):

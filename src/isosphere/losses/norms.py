@@ -1,7 +1,11 @@
-"""The norm constraint: one penalty whose radius makes it SEC, SEC-EMA, a fixed radius or L2-reg, and its rival.
+"""The norm constraint: one penalty whose radius makes it SEC, SEC-EMA, a fixed radius or L2-reg; and its rival.
 
-penalty = mean((|f| - radius)^2), where radius is the batch's mean norm (SEC, section 3.3), its running mean
-(SEC-EMA, Eq. 31), the first batch's mean or any constant (App. C.1), or 0 (L2-reg, Eq. 30).
+penalty = mean((|f| - radius)^2). The radius is one of these:
+
+- the batch's mean norm: SEC (section 3.3),
+- its running mean: SEC-EMA (Eq. 31),
+- the first batch's mean, or a constant (App. C.1),
+- 0: L2-reg (Eq. 30).
 """
 
 import torch
@@ -22,7 +26,7 @@ def norm_penalty(embeddings: Tensor, radius: Tensor | float | None = None, relat
     """mean((|f| - radius)^2), or mean((|f| / radius - 1)^2) if relative, (N, D) -> scalar.
 
     A radius of None is the batch's mean norm, detached. No embedding, or a relative batch of zero vectors, gives zero.
-    An embedding that is not finite raises on CPU, as in the losses; elsewhere it makes the penalty NaN or infinite.
+    An embedding that is not finite raises on CPU, as in the losses. On a GPU the penalty becomes NaN or infinite.
     """
     check_embeddings(embeddings)
     if relative and isinstance(radius, (int, float)) and radius <= 0:
@@ -95,10 +99,10 @@ def _turned(vectors: Tensor, unit: Tensor, mean_norm: Tensor) -> Tensor:
 
 
 def balanced_directions(embeddings: Tensor) -> Tensor:
-    """The directions f / |f|, (N, D) -> (N, D), whose backward pass divides by the mean norm instead of each own norm.
+    """The directions f / |f|, (N, D) -> (N, D). The backward pass divides by the mean norm, not by each own.
 
-    The other way to equal direction updates: nothing pulls at the norms, they no longer scale the gradient of Eq. 4.
-    It is GradScale (Draganov et al., ICML 2025, arXiv 2502.09252) with p = 1, divided by the mean norm.
+    It is the other way to equal direction updates. Nothing pulls at the norms, and they no longer scale the gradient of
+    Eq. 4. It is GradScale (Draganov et al., ICML 2025, arXiv 2502.09252) with p = 1, divided by the mean norm.
     """
     return _BalancedDirections.apply(embeddings)[0]
 
@@ -113,24 +117,31 @@ class BalancedDirections(Constraint):
 class SEC(Constraint):
     """The spherical embedding constraint, already weighted: `loss = criterion(f, y) + sec(f)` (Eq. 17, 18).
 
-    eta       weight of the penalty.
-    radius    "batch": mean norm of the batch; "ema": its running mean (Eq. 31); "initial": the first batch's mean, or
-              what `set_radius` gave; "learned": a parameter that begins there and is trained (Ring loss): give
-              `sec.parameters()` to the optimizer, and wrap SEC in DDP, too; a number: that constant, 0.0 being
-              L2-reg (Eq. 30).
-    rho       weight of the newest batch in the running mean.
-    relative  penalize |f| / radius - 1, so that eta does not depend on the scale of the embeddings.
-    ramp      (begin, end) in fractions of training between which eta rises from 0; then call `sec(f, progress=t / T)`.
-    sync      where torch.distributed is initialized, take the mean norm over all ranks (one small all-reduce), which
-              makes SEC exact under DDP if all ranks have batches of one size, as DDP averages their penalties; only
-              while training with gradients on, so that one rank may evaluate alone. Switch off where embeddings are
-              already gathered.
+    - `eta`: weight of the penalty.
+    - `radius`: what norms are pulled to, see below.
+    - `rho`: weight of the newest batch in the running mean.
+    - `relative`: penalize |f| / radius - 1, so that eta does not depend on the scale of the embeddings.
+    - `ramp`: (begin, end), fractions of training between which eta rises from 0. Then call `sec(f, progress=t / T)`.
+    - `sync`: take the mean norm over all ranks where torch.distributed is initialized (one small all-reduce).
 
-    "ema" and "initial" keep `running_radius`, "learned" has `learned_radius`: save and load `sec.state_dict()`.
-    With gradient accumulation the radius is each micro-batch's own, and "ema" moves at each call; to be exact give the
-    whole batch's mean norm, a number: `eta * functional.norm_penalty(f, mean_norm)`.
+    `radius` is one of these:
 
-    Inside `torch.utils.checkpoint` use_reentrant=False is supported; with True the running mean is never updated.
+    - "batch": the batch's mean norm.
+    - "ema": its running mean (Eq. 31), kept in `running_radius`.
+    - "initial": the first batch's mean, or what `set_radius` gave, kept in `running_radius`.
+    - "learned": a parameter, `learned_radius`, that begins at the first mean and is trained (Ring loss).
+    - a number: that constant. 0.0 is L2-reg (Eq. 30).
+
+    Save and load what is kept with `sec.state_dict()`. For "learned" give `sec.parameters()` to the optimizer, and wrap
+    SEC in DDP, too.
+
+    DDP averages the penalties of the ranks. With `sync` SEC is exact there, if all ranks have batches of one size. It
+    acts only in training with gradients on, so one rank may evaluate alone. Switch it off if embeddings are already
+    gathered.
+
+    With gradient accumulation the radius is each micro-batch's own, and "ema" moves at each call. To be exact give the
+    whole batch's mean norm, a number: `eta * functional.norm_penalty(f, mean_norm)`. Inside `torch.utils.checkpoint`
+    use_reentrant=False is supported. With True the running mean is never updated.
     """
 
     running_radius: Tensor
@@ -180,7 +191,7 @@ class SEC(Constraint):
     def set_radius(self, value: float | Tensor) -> None:
         """Start the radius from `value`, for instance the mean norm over the training set (App. C.1).
 
-        It must be finite and above 0; a tensor on a GPU is taken unread, so that nothing waits for it.
+        It must be finite and above 0. A tensor on a GPU is not read, so nothing waits for it.
         """
         if self.radius not in RADII[1:]:
             raise BadArgument("radius", self.radius, f"one of {', '.join(RADII[1:])} to be set")

@@ -1,7 +1,7 @@
-"""A share of the classes at each step (Partial FC): which are drawn, their rows, and an optimizer that moves no others.
+"""A share of the classes at each step (Partial FC): which are drawn, and an optimizer that moves only these.
 
-The softmax runs over the batch's own classes and a random part of the others. The gradient is sparse: it names the
-rows that were drawn.
+The softmax runs over the batch's own classes and a random part of the others. The gradient is sparse: it names the rows
+that were drawn.
 """
 
 import math
@@ -13,11 +13,11 @@ from isosphere.errors import BadArgument
 
 
 def draw(places: Tensor, first: int, classes: int, rate: float, seed: int, step: Tensor) -> Tensor:
-    """Indices, ascending, of the classes drawn from those held here: the true ones and others up to a share `rate`.
+    """Indices, ascending, of the classes drawn here: the true ones, and others up to a share `rate`.
 
     `places` (N,) are the true classes' indices, out of [0, classes) where another rank has them. The number of indices
-    depends on N alone: the share, or N where the share is too small for N true classes. Which are drawn is hashed from
-    (seed, step, first + index), so a class has the same luck on any number of ranks.
+    depends on N alone. It is the share, or N where the share is too small for N true classes. Which are drawn is hashed
+    from (seed, step, first + index). So the same classes are drawn on any number of ranks.
     """
     index = torch.arange(classes, device=places.device)
     luck = _mixed(_mixed(step * 2**20 + seed) + first + index) >> 1
@@ -54,12 +54,12 @@ def rows(weights: Tensor, index: Tensor) -> Tensor:
 
 
 class RowSGD(torch.optim.SGD):
-    """SGD that, where a gradient is sparse, touches its rows alone: the others neither move, nor decay, nor forget.
+    """SGD that touches only the rows of a sparse gradient. The others neither move, nor decay, nor forget.
 
-    A row's momentum and weight decay count the steps in which it was drawn: at a rate of 0.1 a class decays a tenth as
-    fast, and its momentum waits unchanged until it is drawn again. Dense gradients are left to torch, fused or not;
-    the state is that of torch.optim.SGD. Sparse gradients may have been summed over several backward passes; joining
-    their rows reads a number from the device, so such a step cannot be captured in a CUDA graph.
+    A row's momentum and weight decay count the steps in which it was drawn. At a rate of 0.1 a class decays a tenth as
+    fast. Its momentum waits unchanged until it is drawn again. Dense gradients are left to torch, fused or not. The
+    state is that of torch.optim.SGD. Sparse gradients may have been summed over several backward passes. Joining their
+    rows reads a number from the device, so such a step cannot be captured in a CUDA graph.
     """
 
     def __init__(

@@ -1,9 +1,11 @@
-"""Class weights shared out among ranks: each holds its classes, all have the loss, and a checkpoint fits any number.
+"""Class weights shared out over ranks. Each rank holds its classes, and all have the loss.
 
-Every rank brings the embeddings and labels of all ranks, as `isosphere.gather` gives them, and computes the whole loss.
-The rule for gradients: that by the embeddings is summed over ranks in the backward pass, so every rank has the whole of
-it, which is what `gather` expects (its own slice times the number of ranks, then DDP's mean). That by a rank's class
-weights is whole as it is: it must not be averaged over ranks, and a norm of all gradients must count every rank's.
+Every rank brings the embeddings and labels of all ranks, as `isosphere.gather` gives them. It computes the whole loss.
+A checkpoint fits any number of ranks.
+
+The gradient by the embeddings is summed over ranks in the backward pass, so every rank has the whole of it. That is
+what `gather` expects: its own slice times the number of ranks, then DDP's mean. The gradient by a rank's class weights
+is whole as it is and must not be averaged over ranks. A norm of all gradients must count every rank's.
 """
 
 from __future__ import annotations
@@ -26,12 +28,12 @@ from .transforms import transformed
 
 
 class ShardedClassifier(nn.Module):
-    """`CosineClassifier` with a share of the class weights on each rank, all of them where there is one process.
+    """`CosineClassifier` with a share of the class weights on each rank; with one process it has all.
 
-    rate  share of the other classes that the softmax of a training step sees, drawn anew at each step from (seed,
-          step); the batch's own are always there, and evaluation sees all. Below 1 the gradient is sparse: train with
-          `sampling.RowSGD`.
-    The first weights are those of `CosineClassifier` under the same seed, whatever the number of ranks.
+    `rate` is the share of the other classes that the softmax of a training step sees. They are drawn anew at each step
+    from (seed, step). The batch's own are always there, and evaluation sees all. Below 1 the gradient is sparse: train
+    with `sampling.RowSGD`. The first weights are those of `CosineClassifier` under the same seed, whatever the number
+    of ranks.
     """
 
     draws: Tensor
@@ -91,7 +93,7 @@ class ShardedClassifier(nn.Module):
 
 
 def share(total: int, rank: int | None = None) -> slice:
-    """The rows of `total` that a rank holds, or this one: contiguous, of sizes that differ by one at most."""
+    """The rows of `total` that a rank holds, or this one: contiguous, in sizes that differ by one at most."""
     rank, world = _rank() if rank is None else rank, _world()
     return slice(total * rank // world, total * (rank + 1) // world)
 
@@ -102,7 +104,7 @@ def is_sharded(parameter: nn.Parameter) -> bool:
 
 
 def _shard(parameter: nn.Parameter) -> tuple[int, int] | None:
-    """The first row that this rank holds, and how many all ranks hold together; None if it is not sharded."""
+    """The first row that this rank holds, and how many all ranks hold. None if it is not sharded."""
     return getattr(parameter, "shard", None)
 
 
@@ -114,7 +116,7 @@ def _mark(parameter: nn.Parameter, first: int, total: int) -> None:
 
 
 def whole_state(module: nn.Module) -> dict[str, Any]:
-    """The state_dict with all rows of sharded parameters, on rank 0, in memory of the CPU; every rank must call it."""
+    """The state_dict with all rows of sharded parameters, on rank 0 in CPU memory. Every rank must call it."""
     state, parameters = module.state_dict(), dict(module.named_parameters())
     return {name: _joined(value, parameters.get(name)) for name, value in state.items()}
 
@@ -126,7 +128,7 @@ def own_state(module: nn.Module, state: dict[str, Any]) -> dict[str, Any]:
 
 
 def whole_optimizer_state(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-    """The optimizer's state_dict with all rows of what it keeps for sharded parameters, on rank 0; all must call it."""
+    """The optimizer's state_dict with all rows of its sharded state, on rank 0. Every rank must call it."""
     return _each_moment(optimizer, optimizer.state_dict(), _joined)
 
 

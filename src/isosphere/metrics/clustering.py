@@ -1,7 +1,7 @@
 """k-means on the points' device, and how well clusters agree with labels: NMI and pairwise F1.
 
-k-means++ is the greedy kind: of 2 + ln k candidates a step the one that lowers the cost most is kept, as
-scikit-learn does.
+k-means++ is the greedy kind, as in scikit-learn. Of 2 + ln k candidates a step it keeps the one that lowers the cost
+most.
 """
 
 import math
@@ -58,7 +58,7 @@ def kmeans(
 
 
 def clustering_metrics(embeddings: Array, labels: Array, seed: int = 0) -> dict[str, float]:
-    """NMI and pairwise F1 of k-means on the directions of (N, D) embeddings, k the number of classes in labels (N,)."""
+    """NMI and pairwise F1 of k-means on directions, (N, D), (N,). k is the number of classes in the labels."""
     embeddings = checked_embeddings(embeddings)
     (labels,) = numbered(labels)
     labels = checked_labels(labels, len(embeddings), embeddings.device)
@@ -76,7 +76,7 @@ def nmi(clusters: Array, labels: Array) -> float:
 
 
 def pairwise_f1(clusters: Array, labels: Array) -> float:
-    """F1 of "these two are together" over all pairs of two partitions (N,), (N,); 1 where neither has a pair."""
+    """F1 of "these two are together" over all pairs of two partitions (N,), (N,). It is 1 where neither has a pair."""
     both, clustered, labeled = (int((count * (count - 1)).sum()) for count in _contingency(clusters, labels))
     return 2 * both / (clustered + labeled) if clustered + labeled else 1.0
 
@@ -97,7 +97,7 @@ def _seeded(points: Tensor, squares: Tensor, clusters: int, generator: torch.Gen
     """Greedy k-means++: (clusters, D) of the points, drawn in proportion to the squared distance to those before.
 
     Candidates are drawn for many steps at once, so that one large product gives all their distances. Distances only
-    fall meanwhile: a candidate is kept with the chance new / old, which makes the draw what it would be at its step.
+    fall meanwhile. So a candidate is kept with the chance new / old, which makes the draw what it would be at its step.
     """
     trials = 2 + int(math.log(clusters))
     most = max(1, min(POOL // (trials * len(points)), clusters))  # steps at once
@@ -130,7 +130,9 @@ def _seeded(points: Tensor, squares: Tensor, clusters: int, generator: torch.Gen
 
 
 def _squared_distances(points: Tensor, squares: Tensor, chosen: Tensor, buffer: Tensor) -> Tensor:
-    """From the chosen (C,) of the points to all, (C, N) in the buffer, 0 to themselves; rounding may go below zero."""
+    """Squared distances from the chosen (C,) to all points, (C, N) in the buffer, 0 to themselves; rounding may go
+    below 0.
+    """
     out = torch.addmm(squares, points[chosen], points.T, alpha=-2, out=buffer[: len(chosen)])
     return out.add_(squares[chosen, None]).scatter_(1, chosen[:, None], 0)
 
@@ -161,7 +163,7 @@ def _reassign(points: Tensor, centroids: Tensor, moved: Tensor, assignments: Ten
 def _updated(
     points: Tensor, squares: Tensor, centroids: Tensor, nearest: tuple[Tensor, Tensor] | None = None
 ) -> Tensor:
-    """One step of Lloyd: the mean of the points nearest to each centroid; empty clusters take the farthest points."""
+    """One step of Lloyd: the mean of each centroid's nearest points. Empty clusters take the farthest points."""
     assignments, relative = nearest or _nearest(points, centroids)
     sizes = torch.zeros(len(centroids), dtype=torch.int64, device=points.device)
     sizes.index_add_(0, assignments, torch.ones_like(assignments))

@@ -1,6 +1,6 @@
 """Identification of faces among distractors, by MegaFace's protocol; as fractions.
 
-Ties count against the model: a distractor that scores the same as the mate stands before it, so a collapsed model
+Ties count against the model. A distractor that scores the same as the mate stands before it, so a collapsed model
 scores 0.
 """
 
@@ -43,10 +43,11 @@ def identification(
 ) -> dict[str, float]:
     """MegaFace's protocol: how often a probe's mate is among the k nearest of the mate and n distractors.
 
-    Each probe (N, D) meets each mate alone: each other probe with its label, or with a gallery (M, D) each image there
-    with its label. `rank{k}@{n}` is the fraction of these pairs, for each n of `counts`: the first n distractors of one
-    seeded permutation, so that larger sets contain the smaller. `pairs` is the number of pairs, and `singletons` that
-    of probes without a mate, which count nowhere. `progress(done, all)` hears how many distractors have been met.
+    Each probe (N, D) meets each mate alone. Its mates are the other probes with its label, or with a gallery (M, D) the
+    images there with its label. `rank{k}@{n}` is the fraction of these pairs, for each n of `counts`. The n distractors
+    are the first of one seeded permutation, so larger sets contain the smaller. `pairs` is the number of pairs.
+    `singletons` is that of probes without a mate, which count nowhere. `progress(done, all)` hears how many distractors
+    have been met.
     """
     ks, counts = listed(ks), listed(counts)
     _check_within("ks", ks, torch.iinfo(torch.int64).max)
@@ -68,10 +69,10 @@ def distractors_ahead(
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[Tensor, Tensor, dict[int, Tensor]]:
-    """Every pair of probe and mate, as rows (P,), (P,), and how many distractors outscore or equal the mate, {n: (P,)}.
+    """Rows of every pair of probe and mate, (P,), (P,), and how many distractors score at least as high, {n: (P,)}.
 
-    The numbers are exact below `most`; beyond, they are at least `most`. Runs on the probes' device, where distractors
-    are brought piece by piece, in full float32 whatever TF32 says.
+    The numbers are exact below `most`. Beyond, they are at least `most`. It runs on the probes' device in full float32,
+    whatever TF32 says. Distractors are brought there piece by piece.
     """
     given = [tensor(rows) for rows in (probes, distractors, gallery) if rows is not None]
     distractors = checked_embeddings(given[1], "distractors")
@@ -94,7 +95,7 @@ def distractors_ahead(
 
 
 class _Pairs:
-    """Probes and mates in the order of their labels, the pairs of them, and blocks of probes that share mates."""
+    """Probes and mates in the order of their labels, their pairs, and blocks of probes that share mates."""
 
     def __init__(self, probes: Array, labels: Array, gallery: Array | None, gallery_labels: Array | None) -> None:
         probes, (labels, gallery_labels) = checked_embeddings(probes, "probes"), numbered(labels, gallery_labels)
@@ -143,7 +144,7 @@ class _Pairs:
             start = stop
 
     def meet(self, distractors: Tensor, most: int, ahead: Tensor) -> None:
-        """Add to `ahead` (P,) how many of the distractors' directions (C, D), up to most, a mate does not outscore."""
+        """Add to `ahead` (P,), up to most, how many of the distractors' directions (C, D) a mate does not outscore."""
         size, shared = len(distractors), bool(torch.isin(grids(distractors, self.eps), self.cells).any())
         self.joint[:size] = distractors
         for rows, columns, pairs in self.blocks:

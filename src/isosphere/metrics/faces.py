@@ -33,11 +33,11 @@ FEWEST_FALSE_ACCEPTS = 10  # a rate that fewer impostors decide is noise
 
 
 def mirror_averaged(embed: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:
-    """Embeddings (N, D) of images (N, C, H, W) averaged with those of their mirror images, as is customary.
+    """Embeddings (N, D) of images (N, C, H, W), averaged with those of their mirror images, as is customary.
 
-    The direction is that of the mean of the two raw embeddings: the one with the larger norm decides more, and where
-    SEC has made norms equal they count the same. The norm is the mean of the two norms, since that of their mean would
-    also say how well they agree.
+    The direction is that of the mean of the two raw embeddings. The one with the larger norm decides more. Where SEC
+    has made norms equal, they count the same. The norm is the mean of the two norms. The norm of their mean would also
+    say how well they agree.
     """
     one, other = embed(images).float(), embed(images.flip(-1)).float()
     return directions(one + other) * ((norms(one) + norms(other)) / 2)[:, None]
@@ -61,10 +61,10 @@ class Verified(TypedDict):
 
 
 def verification(left: Array, right: Array, same: Array, fold: Array | int = 10) -> Verified:
-    """Accuracy of "the same person" for pairs (P, D), (P, D), each fold's threshold chosen on all other folds.
+    """Accuracy of "the same person" for pairs (P, D), (P, D). Each fold's threshold is chosen on all other folds.
 
-    `fold` (P,) numbers the fold of each pair; a number of folds deals both kinds of pairs out to them in turn.
-    `accuracy` and `std` are over the folds (divide std by sqrt(folds - 1) for the standard error that LFW asks for);
+    `fold` (P,) numbers the fold of each pair. A number of folds spreads both kinds of pairs over them in turn.
+    `accuracy` and `std` are over the folds. Divide std by sqrt(folds - 1) for the standard error that LFW asks for.
     `accuracies` and `thresholds` are those of each fold, in the order of the fold numbers.
     """
     cosines, same = _checked_pairs(pair_cosines(left, right), same)
@@ -127,7 +127,7 @@ def roc(scores: Array, same: Array) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def tar_at_far(scores: Array, same: Array, fars: Sequence[float] | float) -> dict[float, float]:
-    """The largest true accept rate whose false accept rate is at most each of `fars`, not interpolated, (P,), (P,).
+    """The largest true accept rate at a false accept rate of at most each of `fars`, not interpolated, (P,), (P,).
 
     A rate that fewer than ten of the impostor pairs would decide is refused.
     """
@@ -142,7 +142,7 @@ def tar_at_far(scores: Array, same: Array, fars: Sequence[float] | float) -> dic
 
 
 def auc(scores: Array, same: Array) -> float:
-    """The area under the ROC: how often a pair of the same person outscores one of two, ties half, (P,), (P,)."""
+    """The area under the ROC, (P,), (P,): how often a pair of one person outscores a pair of two. Ties count half."""
     false_accepts, true_accepts, _ = roc(scores, same)
     return float(torch.trapezoid(true_accepts, false_accepts))
 
@@ -156,7 +156,7 @@ def equal_error_rate(scores: Array, same: Array) -> float:
     return float(torch.lerp(false_accepts[after - 1], false_accepts[after], share))
 
 
-class Foreseen(TypedDict):
+class NormErrors(TypedDict):
     """What `norm_and_errors` returns."""
 
     auroc: float | None
@@ -164,12 +164,12 @@ class Foreseen(TypedDict):
     mean_norms: list[float]
 
 
-def norm_and_errors(norms: Array, wrong: Array, groups: int = 10) -> Foreseen:
-    """How well a low norm predicts an error: norms (N,), wrong (N,); for a pair take the smaller norm of the two.
+def norm_and_errors(norms: Array, wrong: Array, groups: int = 10) -> NormErrors:
+    """How well a low norm predicts an error: norms (N,), wrong (N,). For a pair take the smaller of its two norms.
 
-    `auroc` is how often, of a wrong one and a right one, the wrong one has the lower norm (ties half): 0.5 where the
-    norm says nothing, None where all are right or all are wrong. `error_rates` and `mean_norms` are those of groups of
-    equal size, from the lowest norms to the highest; equal norms share their errors evenly.
+    `auroc` is how often, of a wrong one and a right one, the wrong one has the lower norm. Ties count half. It is 0.5
+    where the norm says nothing, and None where all are right or all are wrong. `error_rates` and `mean_norms` are those
+    of groups of equal size, from the lowest norms to the highest. Equal norms share their errors evenly.
     """
     norms = widened(torch.as_tensor(norms).detach())
     wrong = torch.as_tensor(wrong).to(norms.device).bool()
@@ -185,7 +185,7 @@ def norm_and_errors(norms: Array, wrong: Array, groups: int = 10) -> Foreseen:
 
 
 def _checked_pairs(scores: Array, same: Array) -> tuple[Tensor, Tensor]:
-    """Scores (P,) in the widest type and same (P,) as bool on one device; refused without pairs of both kinds."""
+    """Scores (P,) in the widest type and same (P,) as bool, on one device. Both kinds of pairs must be there."""
     scores, same = widened(tensor(scores).detach()), tensor(same)
     if scores.ndim != 1 or same.shape != scores.shape:
         raise BadArgument("scores and same", (tuple(scores.shape), tuple(same.shape)), "of one shape (P,)")

@@ -1,9 +1,10 @@
 """Scores of queries against a gallery, in blocks of rows, with positives and negatives apart.
 
 Everything runs on the embeddings' device and holds one block, never N x M scores. Positives and negatives of a block
-come out of the same matrix product, where equal directions are given equal scores, so ties are seen as ties: scaled
-copies round differently, and BLAS may round the last columns of a product differently from the first. The products are
-exact to float32 rounding, under autocast too, unless the caller has allowed TF32 or bfloat16 for float32 matmuls.
+come out of the same matrix product. Equal directions are given equal scores there, so ties are seen as ties. Without
+that, scaled copies round differently. BLAS may also round the last columns of a product differently from the first. The
+products are exact to float32 rounding, under autocast too. Only the caller can allow TF32 or bfloat16 for float32
+matmuls.
 """
 
 from collections.abc import Iterator, Sequence
@@ -59,7 +60,7 @@ def checked_labels(labels: Array, size: int, device: torch.device | None = None,
 
 
 def numbered(*groups: Array | None) -> tuple[Any, ...]:
-    """Labels that are words, (N,) and (M,), as numbers, a word the same one in every group; other labels untouched."""
+    """Labels that are words, (N,) and (M,), as numbers, the same in every group. Other labels stay as they are."""
     if not all(group is None or _are_words(group) for group in groups):
         return groups
     words = chain.from_iterable(group for group in groups if group is not None)
@@ -68,7 +69,7 @@ def numbered(*groups: Array | None) -> tuple[Any, ...]:
 
 
 def directions(embeddings: Tensor) -> Tensor:
-    """Unit vectors (N, D), of tiny embeddings, too, whose squares are zero in float32: 1e-30, say.
+    """Unit vectors (N, D), of tiny embeddings, too. The squares of 1e-30, say, are zero in float32.
 
     Each row is first multiplied by a power of two, which changes no digit of any other row's direction.
     """
@@ -78,10 +79,10 @@ def directions(embeddings: Tensor) -> Tensor:
 
 
 class Twins:
-    """Which of the directions (N, D) are an earlier one up to rounding; `eps` is that of the embeddings' type.
+    """Which of the directions (N, D) equal an earlier one up to rounding. `eps` is that of the embeddings' type.
 
-    Embeddings c * v of one v have directions that differ in the last digits, because every component of c * v was
-    rounded. Rows that share a cell of `grids` are compared with the first of that cell.
+    Embeddings c * v of one v have directions that differ in the last digits, because c * v was rounded. Rows that share
+    a cell of `grids` are compared with the first of that cell.
     """
 
     def __init__(self, rows: Tensor, eps: float) -> None:
@@ -110,9 +111,9 @@ class Twins:
 def grids(rows: Tensor, eps: float) -> Tensor:
     """A whole number for the cell of each direction (N, D) in each of several grids, int64 (PROJECTIONS + 1, N).
 
-    Directions that are equal up to rounding share a cell in at least one grid. The axes are sums with random signs:
-    there, rounding moves a direction by about eps, whatever its components. Grids are shifted against each other by
-    more than that, so an axis can separate two such directions in one grid only, and there is one grid more than axes.
+    Directions that are equal up to rounding share a cell in at least one grid. The axes are sums with random signs.
+    There, rounding moves a direction by about eps, whatever its components. Grids are shifted against each other by
+    more than that. So an axis can separate two such directions in one grid only. There is one grid more than axes.
     """
     generator = torch.Generator().manual_seed(0)
     wide, step = widest_type(rows.device), block_rows(rows.shape[1] * 16, rows.device)
@@ -166,7 +167,7 @@ def _is_float32(rows: Tensor) -> bool:
 
 
 def tensor(values: Array) -> Tensor:
-    """A tensor of what may be a list, an array of any strides and byte order, or a column or frame of pandas."""
+    """A tensor of a list, an array of any strides and byte order, or a column or frame of pandas."""
     values = values.to_numpy() if hasattr(values, "to_numpy") else values
     if isinstance(values, np.ndarray):  # torch warns of arrays that cannot be written to: copied
         values = np.require(values, values.dtype.newbyteorder("="), ["C_CONTIGUOUS", "WRITEABLE"])
@@ -219,7 +220,7 @@ class Gallery:
         self.width = max(1, int(self._members.max()))
 
     def blocks(self) -> Iterator[tuple[slice, Tensor, Tensor]]:
-        """Rows, positives' cosines (B, width) and negatives' (B, M); what is not of the kind, self too, is -inf.
+        """Rows, positives' cosines (B, width) and negatives' (B, M). What is not of the kind, self too, is -inf.
 
         The negatives lie in one buffer that the next block overwrites.
         """

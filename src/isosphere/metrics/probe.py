@@ -1,4 +1,4 @@
-"""How much a linear classifier and the nearest neighbors read out of frozen features: the probe of B.3, and k-NN.
+"""How much can be read out of frozen features: the linear probe of B.3, and k-NN.
 
 Both work on the features' device and give fractions. Ties count against the test image, as everywhere in the metrics.
 """
@@ -47,16 +47,20 @@ def linear_probe(
 ) -> dict[float, dict[str, float | None]]:
     """Softmax regression by SGD on frozen features (N, D), tested on (M, D), for each learning rate at once (App. B.3).
 
-    For each rate: `top1` and `top5` after the last epoch; `best_top1` and `best_top5` in `best_epoch` (from 1), the one
-    with the highest top-1 on the test set, which is what the authors report; and `diverged`, the epoch after which the
-    weights were no longer finite, or None. A diverged rate has None for the rest; an error is raised if all diverge.
-    The default is the paper's rate; which one suits depends on the features' scale, so give several for others.
+    For each rate:
 
-    The appendix does not say whether images are augmented here. We assume not: features are computed once, of the
-    plain images. The authors' code crops (scale 0.2 to 1) and flips the training images anew in every epoch. The
-    features are taken as they are, not normalized, as in their code. Ours are also the zero start (the problem is
-    convex) and batches that depend on (seed, epoch) alone; an incomplete last batch is kept, and its loss is its mean.
-    `progress(done, total)` hears of each epoch. On a GPU an epoch with its test is one CUDA graph, and nothing is read
+    - `top1`, `top5`: accuracies after the last epoch.
+    - `best_top1`, `best_top5`, `best_epoch`: those of the epoch (from 1) best on test, which the authors report.
+    - `diverged`: the epoch after which the weights were no longer finite, or None.
+
+    A diverged rate has None for the rest. An error is raised if all diverge. The default is the paper's rate. Which one
+    suits depends on the features' scale, so give several for others.
+
+    The appendix does not say whether images are augmented here. We assume not: features are computed once, of the plain
+    images. The authors' code crops (scale 0.2 to 1) and flips the training images anew in every epoch. The features are
+    taken as they are, not normalized, as in their code. Ours are also the zero start (the problem is convex) and
+    batches that depend on (seed, epoch) alone. An incomplete last batch is kept, and its loss is its mean.
+    `progress(done, total)` hears of each epoch. On a GPU an epoch with its test is one CUDA graph. Nothing is read
     until the end.
     """
     train, targets, test, truth, classes = _checked(train_features, train_labels, test_features, test_labels)
@@ -85,7 +89,7 @@ def linear_probe(
             epoch()
             history[number] = found
             progress(number + 1, epochs)
-    results = {lr: _told(counts, len(test)) for lr, counts in zip(lrs, history.cpu().unbind(1), strict=True)}
+    results = {lr: _result_of(counts, len(test)) for lr, counts in zip(lrs, history.cpu().unbind(1), strict=True)}
     if all(result["diverged"] for result in results.values()):
         raise BadArgument("lrs", lrs, "smaller: the probe diverged at each")
     return results
@@ -101,8 +105,9 @@ def knn_accuracy(
 ) -> dict[str, float]:
     """`top1` and `top5` of (M, D) by the vote of the k nearest of (N, D), each with weight exp(cos / temperature).
 
-    Where several training images are equally near and not all of them find a place among the k, they share the places
-    that are left, so the result does not depend on the order of the training set. Holds a block of scores at a time.
+    Several training images may be equally near, with places among the k for only some of them. Then they share the
+    places that are left. So the result does not depend on the order of the training set. It holds a block of scores at
+    a time.
     """
     given = tensor(train_features)
     train, targets, test, truth, classes = _checked(given, train_labels, test_features, test_labels)
@@ -133,7 +138,7 @@ def knn_accuracy(
 
 
 class _Classifiers:
-    """L linear classifiers of C classes side by side, one weight (L * C, D), so that one product serves them all.
+    """L linear classifiers of C classes side by side. They are one weight (L * C, D), so one product serves all.
 
     Rows do not mix in any product, so a classifier that diverges leaves the others alone.
     """
@@ -195,14 +200,14 @@ def _checked(
 def _right(scores: Tensor, targets: Tensor) -> Tensor:
     """How often fewer than 1 and 5 other classes score as high as the true one, (B, L, C), (B,) -> (L, 2).
 
-    A score that is not a number is not below another one, so it never counts as right by itself.
+    A score that is not a number is not below another one. So it never counts as right by itself.
     """
     own = scores.gather(2, targets[:, None, None].expand(-1, scores.shape[1], 1))
     ahead = (~(scores < own)).sum(2) - 1  # less itself
     return torch.stack([(ahead < places).sum(0) for places in (1, 5)], 1)
 
 
-def _told(counts: Tensor, size: int) -> dict[str, float | None]:
+def _result_of(counts: Tensor, size: int) -> dict[str, float | None]:
     """The result of one learning rate from its (epochs, 3) right@1, right@5 and whether finite."""
     top1, top5, finite = counts.T.tolist()
     if 0 in finite:
@@ -216,7 +221,7 @@ def _told(counts: Tensor, size: int) -> dict[str, float | None]:
 
 
 def _captured(work: Callable[[], None], device: torch.device) -> Callable[[], None]:
-    """The work as one CUDA graph, captured and not run; what it reads and writes must stay in place."""
+    """The work as one CUDA graph, captured and not run. What it reads and writes must stay in place."""
     graph = torch.cuda.CUDAGraph()
     # Other threads, a loader's say, may use the device meanwhile; the default stream for captures is one device's.
     with torch.cuda.device(device):
@@ -232,5 +237,5 @@ def _capture_stream(device: torch.device) -> torch.cuda.Stream:
 
 
 def _shuffled(count: int, seed: int, epoch: int) -> np.ndarray:
-    """The order of an epoch, by sorting random numbers: the same on every device and with every version of numpy."""
+    """The order of an epoch, by sorting random numbers: the same on every device, with every version of numpy."""
     return np.random.Generator(np.random.Philox(key=[seed, epoch])).random(count).argsort(kind="stable")

@@ -128,7 +128,7 @@ def metric(key: str) -> Metric:
 
 
 def leading(task: Task, training: bool = False) -> str:
-    """The key of the metric that judges a task: at the end or, of those measured on the way, during training."""
+    """The key of the metric that judges a task: at the end, or the one measured during training."""
     return LEADING[task][training]
 
 
@@ -153,7 +153,7 @@ def scores(names: Collection[str]) -> list[Metric]:
 
 
 def shown(names: Collection[str]) -> list[Metric]:
-    """The scores and, of a task that nobody knows here, every number; what only leads on the way comes last."""
+    """The scores; of an unknown task every number. What is measured only during training comes last."""
     first = scores(names)
     ours = {one.key for one in (*first, *pair_details(names), *OTHERS)}
     first += [metric(name) for name in names if name not in ours and not name.startswith(HIDDEN)]
@@ -171,13 +171,13 @@ def one_recall(metrics: Iterable[Metric]) -> list[Metric]:
 
 
 def pair_sets(names: Iterable[str]) -> list[str]:
-    """The sets of pairs among the names of metrics, known ones first: each has an area under its ROC curve."""
+    """The sets of pairs among the names of metrics, known ones first. Each has an area under its ROC curve."""
     found = {name.removesuffix("_auc") for name in names if name.endswith("_auc")}
     return [*(one.key for one in SCORES if one.key in found), *sorted(found - KNOWN.keys())]
 
 
 def pair_details(names: Collection[str]) -> list[Metric]:
-    """What sets of pairs and identification have besides their accuracy, for a table of its own."""
+    """What sets of pairs and identification have in addition to their accuracy, for a table of its own."""
     sets = [*pair_sets(names), "rank1"]
     return [metric(key) for end in PAIRS for name in sets if (key := f"{name}_{end}") in names]
 
@@ -190,8 +190,11 @@ def ranks(names: Iterable[str]) -> list[str]:
 
 
 def compared(names: Collection[str]) -> list[Metric]:
-    """The metrics whose differences count: what judges a task, each of several sets of pairs, rank 1 among the most
-    distractors, and how well the norm predicts errors."""
+    """The metrics whose differences count.
+
+    They are what judges a task, each of several sets of pairs, rank 1 among the most distractors, and how well the norm
+    predicts errors.
+    """
     sets = pair_sets(names)
     judged = [key for key in ("recall@1", "map@r", "accuracy", "probe_top1") if key in names]
     norms = [one.key for one in pair_details(names) if one.key.endswith("_norm_auroc")]

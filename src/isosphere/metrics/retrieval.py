@@ -1,8 +1,8 @@
 """Retrieval metrics as fractions: Recall@k, MAP@R and R-precision by cosine, exact, ties against the query.
 
-A negative that scores the same as a positive is ranked before it, so a collapsed model scores 0 and not 1. Self is
+A negative that scores the same as a positive is ranked before it. So a collapsed model scores 0 and not 1. Self is
 excluded by index when there is no reference set. A query without any positive (a singleton) counts as wrong in every
-metric; `singletons` says how many there are. Labels are integers, or words.
+metric. `singletons` says how many there are. Labels are integers, or words.
 """
 
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ def recall_at_k(
 ) -> dict[int, float]:
     """The fraction of queries (N, D) with a positive among their k nearest, for each k.
 
-    Without references the queries are searched among themselves, each without itself; references (M, D) are searched
+    Without references the queries are searched among themselves, each without itself. References (M, D) are searched
     whole, so they must not hold the queries.
     """
     ks = _checked_ks(ks)
@@ -59,7 +59,7 @@ def map_at_r(
 def r_precision(
     embeddings: Array, labels: Array, ref_embeddings: Array | None = None, ref_labels: Array | None = None
 ) -> float:
-    """The mean fraction of positives among the R nearest, R the query's number of positives, over queries (N, D)."""
+    """The mean fraction of positives among the R nearest. R is the query's number of positives, over queries (N, D)."""
     return _at_r(Gallery(embeddings, labels, ref_embeddings, ref_labels))[1]
 
 
@@ -70,7 +70,7 @@ def retrieval_metrics(
     ref_embeddings: Array | None = None,
     ref_labels: Array | None = None,
 ) -> dict[str, float]:
-    """All of them in one pass over the scores: recall@k for each k, map@r, r_precision and the count of singletons."""
+    """All in one pass over the scores: recall@k for each k, map@r, r_precision and the count of singletons."""
     ks = _checked_ks(ks)
     gallery, ahead, sums = Gallery(embeddings, labels, ref_embeddings, ref_labels), [], []
     for rows, positives, negatives in gallery.blocks():
@@ -100,7 +100,7 @@ def _at_r(gallery: Gallery) -> tuple[float, float]:
 
 
 def _negatives_ahead(positives: Tensor, negatives: Tensor) -> Tensor:
-    """How many negatives score at least as high as the best positive, (B, R), (B, M) -> (B,); NEVER for singletons."""
+    """How many negatives score at least as high as the best positive, (B, R), (B, M) -> (B,). Singletons have NEVER."""
     best = positives.amax(1)
     ahead = (negatives >= best[:, None]).sum(1, dtype=torch.int32)
     return torch.where(best > -torch.inf, ahead, NEVER)
@@ -109,8 +109,8 @@ def _negatives_ahead(positives: Tensor, negatives: Tensor) -> Tensor:
 def _precision_sums(positives: Tensor, negatives: Tensor, counts: Tensor) -> Tensor:
     """Average precision at R and R-precision, summed over a block's queries, (B, R), (B, M), (B,) -> (2,).
 
-    The i-th best positive has rank i + the number of negatives that score at least as high, and the precision there
-    is i / rank. Negatives beyond the R best cannot matter: they stand behind rank R.
+    The i-th best positive has rank i + the number of negatives that score at least as high. The precision there is i /
+    rank. Negatives beyond the R best cannot matter: they stand behind rank R.
     """
     positives = positives.sort(1, descending=True).values
     nearest = negatives.topk(min(positives.shape[1], negatives.shape[1]), 1).values.flip(1)  # ascending

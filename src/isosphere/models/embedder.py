@@ -60,7 +60,7 @@ class Embedder(nn.Module):
         return last.weight.dtype
 
     def _check_range(self, images: Tensor) -> None:
-        """Warn of floats that are not from 0 to 255; only the first are read, as reading waits for a GPU."""
+        """Warn of floats that are not from 0 to 255. Only the first are read, as reading waits for a GPU."""
         capturing = images.is_cuda and torch.cuda.is_current_stream_capturing()
         if self.knows_range or capturing or not images.numel():
             return

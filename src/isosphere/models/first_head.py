@@ -10,7 +10,7 @@ from isosphere.errors import Incompatible, Option
 def start_as_pca(head: nn.Sequential, features: Tensor) -> None:
     """Make the head's embeddings the leading principal components of these features (N, F), in place.
 
-    The weights get the root mean square of torch's random start, so a learning rate means the same for both. Batch norm
+    The weights get the root mean square of torch's random start. So a learning rate means the same for both. Batch norm
     starts with the features' own mean and variance.
     """
     linear = head[-1]

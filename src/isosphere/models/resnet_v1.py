@@ -1,4 +1,4 @@
-"""ResNet-50 in its original form: a stage's stride is on the first 1x1 of its first block, batch norm's eps 1e-3.
+"""ResNet-50 in its original form: a stage's stride is on the 1x1 of its first block, and batch norm's eps is 1e-3.
 
 The widely used later form has the stride in the 3x3. There, weights of the MSRA, Caffe and Keras models give wrong
 features without an error. Names are those of torchvision's `resnet50` without `fc`.

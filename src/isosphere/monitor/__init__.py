@@ -1,11 +1,11 @@
-"""`NormMonitor`: what norms do to directions, seen in any PyTorch loop, in two lines, without waiting for the device.
+"""`NormMonitor`: what norms do to directions, in any PyTorch loop, in two lines, without waiting for the device.
 
     monitor = NormMonitor(optimizer, file="norms.jsonl")
     monitor(embeddings)  # the raw ones, between forward and backward pass
 
-A step only keeps norms and two numbers of each gradient, on the device; every so many steps the figures of all of them
-are computed at once and read in one transfer. One that could not be had is left out: the gradient's share where there
-was no backward pass, the slope of a probe whose norms are all alike.
+A step only keeps norms and two numbers of each gradient, on the device. Every so many steps the figures of all of them
+are computed at once and read in one transfer. A figure that is undefined is left out. Such are the gradient's share
+without a backward pass, and the slope of a probe whose norms are all alike.
 """
 
 from isosphere.monitor.alarms import Episodes, alarms, proxy_power

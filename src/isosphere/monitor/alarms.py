@@ -19,35 +19,33 @@ CALM = 10
 WRAPPERS = 8  # around an optimizer, at most: one may hold itself as `optimizer`
 KNOWN = (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, torch.optim.NAdam)
 ADVICE = {
-    "exploding": 'warm the learning rate up, lower it, or hold the mean too with SEC(radius="initial")',
-    "collapsing": (
-        'weaken weight decay or L2-reg, lower the learning rate, or hold the mean with SEC(radius="initial")'
-    ),
-    "spreading": "try SEC, or a larger eta",
+    "exploding": "warm the learning rate up, or lower it",
+    "collapsing": "weaken weight decay or L2-reg, or lower the learning rate",
+    "spreading": "only a comparison on held-out classes shows whether a constraint helps",
 }
-"""What to try in a loop of which nothing is known; our own names the fields of its recipe instead."""
+"""What to try in any loop; ours names the fields of its recipe. Norms alone do not say whether SEC helps."""
 
 
 def alarms(
     figures: Record, first_mean: float | None, power: int | None, constrained: bool, advice: Mapping[str, str] = ADVICE
 ) -> Iterator[tuple[str, str]]:
-    """Name and words of each alarm for which figures give cause, given the mean norm of the first step.
+    """Name and words of each alarm that figures give cause for, given the mean norm of the first step.
 
-    Without a power nothing is said of how far directions turn. Norms that spread are no alarm where `advice` has
+    Without a power it says nothing of how far directions turn. Norms that spread are no alarm where `advice` has
     nothing against it: there a constraint is still on its way.
     """
     if figures.get("not_finite"):
         yield "not_finite", (
-            f"{figures['not_finite']:.3g} embeddings a step are not finite: lower the learning rate, clip gradients, "
-            "or keep the last layer out of half precision; the other figures leave them out"
+            f"{figures['not_finite']:.3g} embeddings a step are not finite, and the other figures leave them out; "
+            "lower the learning rate, clip gradients, or keep the last layer out of half precision"
         )
     if "norm_mean" not in figures or first_mean is None:
         return
     mean, spread = figures["norm_mean"], figures.get("norm_cv", 0.0)
     if is_normalized(mean, spread):
         yield "normalized", (
-            "all norms are 1: the model normalizes its output, so neither this monitor nor SEC has anything to act on; "
-            "give them the embeddings before that"
+            "all norms are 1: the model normalizes its output, so this monitor and SEC have nothing to act on; give "
+            "them the embeddings before normalization"
         )
         return
     if mean >= GROWTH * first_mean > 0:
@@ -58,14 +56,14 @@ def alarms(
         )
     if mean <= first_mean / GROWTH:
         yield "collapsing", (
-            f"norms collapse: their mean {mean:.3g} was {first_mean:.3g} in the first step, so directions turn ever "
-            f"more wildly; {advice['collapsing']}"
+            f"norms collapse: their mean {mean:.3g} was {first_mean:.3g} in the first step, so directions turn faster; "
+            f"{advice['collapsing']}"
         )
     if spread >= SPREADING and "spreading" in advice:
         ratio = ((1 + spread) / max(1 - spread, 0.01)) ** (power or 1)
         further = (
             f", so an embedding one standard deviation below the mean turns about {float(f'{ratio:.2g}'):g} times as "
-            "far as one above it"
+            "far as one that much above it"
         )
         yield "spreading", (
             f"norms spread: their coefficient of variation is {spread:.2f}{further if power else ''}; "
@@ -73,13 +71,14 @@ def alarms(
         )
     if figures.get("radial_share", 0.0) >= RADIAL and not constrained:
         yield "radial", (
-            f"{figures['radial_share']:.0%} of the squared gradient pulls at norms, of an angular loss it is nothing: "
-            "normalize inside the loss, or give a monitor constrained=True if norms are held on purpose"
+            f"{figures['radial_share']:.0%} of the squared gradient pulls at norms, but 0 % of an angular loss would; "
+            "normalize inside the loss, or give the monitor constrained=True if norms are held on purpose"
         )
 
 
 class Episodes:
-    """Alarms over reads of figures in their order, each raised once an episode: until CALM reads without its cause."""
+    """Alarms over reads of figures in their order. Each is raised once an episode: until CALM reads without its cause.
+    """
 
     def __init__(self, power: int | None, constrained: bool) -> None:
         self.power, self.constrained = power, constrained

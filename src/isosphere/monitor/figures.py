@@ -1,4 +1,4 @@
-"""What is computed of embeddings and their gradients, without reading a value from the device, and of turned angles."""
+"""What is computed of embeddings, gradients and turned angles, without reading a value from the device."""
 
 import math
 
@@ -18,7 +18,9 @@ PADDING = -1.0  # in place of a norm, in the rows of batches smaller than others
 
 @torch.no_grad()
 def norm_record(embeddings: Tensor, gradients: Tensor | None = None) -> Tensor:
-    """What figures are made of, (N, D), and perhaps the gradients (N, D) -> (3, N); pure: a CUDA graph may hold it."""
+    """What figures are made of, (N, D), and perhaps the gradients (N, D) -> (3, N). It is pure: a CUDA graph may hold
+    it.
+    """
     lengths = sphere.norms(embeddings)
     if gradients is None:
         unseen = torch.full_like(lengths, torch.nan)
@@ -53,7 +55,7 @@ def norm_figures(records: Tensor, lr: Tensor | float = 1.0, power: int | None = 
 
 
 def recorded(figures: dict[str, float]) -> dict[str, float]:
-    """Figures as records have them: what is not finite is left out, the tangential share stands beside the radial."""
+    """Figures as records have them: only finite ones, and the tangential share next to the radial."""
     found = {name: value for name, value in figures.items() if math.isfinite(value)}
     if "not_finite" in found:
         found["not_finite"] = int(found["not_finite"])
@@ -72,14 +74,14 @@ def _moments(values: Tensor, counted: Tensor) -> tuple[Tensor, Tensor]:
 
 @torch.no_grad()
 def turned(before: Tensor, after: Tensor) -> Tensor:
-    """Angle in radians between two moments of each embedding, (N, D) twice -> (N,); NaN where one has no direction."""
+    """Angle in radians between two moments of each embedding, (N, D) twice -> (N,). NaN where one has no direction."""
     old, new = sphere.directions(before), sphere.directions(after)
     angles = 2 * torch.atan2(sphere.norms(old - new), sphere.norms(old + new))  # exact also where arccos is blind
     return torch.where((sphere.norms(before) > 0) & (sphere.norms(after) > 0), angles, torch.nan)
 
 
 def turn_figures(lengths: Tensor, angles: Tensor) -> dict[str, float]:
-    """Mean and variance of angles (N,), and the least-squares slope of log angle by log norm (N,) with its error."""
+    """Mean and variance of angles (N,), and the least-squares slope of log angle by log norm (N,), with its error."""
     lengths, angles = lengths.cpu().double(), angles.cpu().double()  # not every device has float64
     known = angles[angles.isfinite()]
     able = (angles > 0) & (lengths > 0) & lengths.isfinite()

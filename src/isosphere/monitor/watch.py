@@ -1,4 +1,4 @@
-"""`NormMonitor`: keeps the figures of many steps on the device, reads them at once and looks for alarms."""
+"""`NormMonitor`: keeps the figures of many steps on the device, reads them at once and checks for alarms."""
 
 import atexit
 import json
@@ -25,22 +25,22 @@ _OPEN: weakref.WeakSet = weakref.WeakSet()  # monitors whose last rows are read 
 class NormMonitor:
     """Norms, the gradient's radial share and the learning rate of directions, step by step, with alarms in words.
 
-    optimizer    whose first group's learning rate is the alpha of the proxy. Real optimizers move weights, not
-                 embeddings: a proxy. What directions do is measured by `probe`.
-    file         JSON lines are appended here: {"step", "kind", figures}, kind "train", "test" (no gradient wanted),
-                 "probe" or "warning"; "start" between the lines of another monitor and this one's.
-    tensorboard  a SummaryWriter; it gets the mean of each read, since a scalar costs it more than the monitor takes.
-    callback     called with each record, a dict as in the file.
-    every        steps between reads; a read waits for the device.
-    power        the proxy is alpha / |f|^power: 2 where a step is proportional to the gradient, 1 where it is divided
-                 by the gradient's size; known for SGD and Adam. Of other optimizers the proxy is left out.
-    constrained  whether the loss holds norms on purpose, as SEC does; then a radial gradient is no alarm.
+    - `optimizer`: its first group's learning rate is the alpha of the proxy. It is a proxy, as real optimizers move
+      weights, not embeddings. `probe` measures what directions do.
+    - `file`: JSON lines are appended here, {"step", "kind", figures}. The kind is "train", "test" (no gradient is
+      needed), "probe" or "warning". "start" stands between the lines of another monitor and of this one.
+    - `tensorboard`: a SummaryWriter. It gets the mean of each read, as a scalar costs it more than the monitor takes.
+    - `callback`: called with each record, a dict as in the file.
+    - `every`: steps between reads. A read waits for the device.
+    - `power`: the proxy is alpha / |f|^power. It is 2 where a step is proportional to the gradient, and 1 where it is
+      divided by the gradient's size. It is known for SGD and Adam. Other optimizers have no proxy.
+    - `constrained`: whether the loss holds norms on purpose, as SEC does. Then a radial gradient is no alarm.
 
     Alarms are warnings, records and `monitor.alarms`, each once an episode. Only the first rank of torch.distributed
-    watches, its own embeddings: no communication, nothing to hang; give it gathered ones to watch all. With gradient
-    accumulation each part is a row; `step` numbers them. Not to be called in a compiled or captured region: there,
-    take `norm_record`, and outside give what it returned to `add`. Of several backward passes the last one counts.
-    A monitor keeps neither model nor optimizer alive; the last rows are read when it is closed or deleted.
+    watches, and only its own embeddings. There is no communication. To watch all, give it gathered ones. With gradient
+    accumulation each part is a row; `step` numbers them. Do not call it in a compiled or captured region. There, take
+    `norm_record`, and outside give what it returned to `add`. Of several backward passes the last one counts. A monitor
+    keeps neither model nor optimizer alive. The last rows are read when it is closed or deleted.
     """
 
     def __init__(
@@ -126,9 +126,9 @@ class NormMonitor:
         return self._ring[slot, :, : len(lengths)]
 
     def probe(self, embeddings: Tensor, step: int) -> Tensor | None:
-        """How far each of a fixed set's embeddings (N, D) turned since the last call, in radians (N,); at first None.
+        """How far each of a fixed set's embeddings (N, D) turned since the last call, in radians (N,). At first None.
 
-        The record's `turn_slope` is that of log angle by log norm at the last call: the proxy would have -power.
+        The record's `turn_slope` is that of log angle by log norm at the last call. The proxy would have -power.
         """
         if not _first_rank():
             return None
@@ -143,11 +143,11 @@ class NormMonitor:
         figures = turn_figures(sphere.norms(before[1]), angles)
         record: Record = {"step": step, "kind": "probe", "since": before[0], **recorded(figures)}
         shown = [float(f"{angle:.4g}") if math.isfinite(angle) else None for angle in angles.tolist()]
-        self._tell([record | {"angles": shown}], [record])
+        self._report([record | {"angles": shown}], [record])
         return angles
 
     def flush(self) -> None:
-        """Read the rows that wait, in one transfer, tell them and look for alarms."""
+        """Read the rows that wait, in one transfer, report them and check for alarms."""
         if not self._waiting:
             return
         waiting, self._waiting = self._waiting, []
@@ -159,7 +159,7 @@ class NormMonitor:
             for (step, kind), values in zip(waiting, rows, strict=True)
         ]
         means = [_means(part) for kind in ("train", "test") if (part := [r for r in records if r["kind"] == kind])]
-        self._tell(records, means)
+        self._report(records, means)
         if means[0]["kind"] == "train":
             if self._episodes.first_mean is None:  # the first step's own: until the first read norms may have exploded
                 means_of_train = (r.get("norm_mean") for r in records if r["kind"] == "train")
@@ -171,7 +171,7 @@ class NormMonitor:
         self.flush()
         _OPEN.discard(self)
 
-    def _tell(self, records: list[Record], summaries: list[Record]) -> None:
+    def _report(self, records: list[Record], summaries: list[Record]) -> None:
         if self.file is not None:
             with open(self.file, "a", encoding="utf-8") as lines:
                 if not self._begun and lines.tell():  # another monitor's lines, whose steps are not ours
@@ -189,7 +189,7 @@ class NormMonitor:
         for name, words in self._episodes.fresh(figures).items():
             record = {"step": figures["step"], "kind": "warning", "warning": name, "text": words}
             self.alarms.append(record)
-            self._tell([record], [record])
+            self._report([record], [record])
             warn(f"step {figures['step']}: {words}")
 
 
@@ -197,7 +197,7 @@ class NormMonitor:
 
 
 def _means(records: list[Record]) -> Record:
-    """The mean of each figure over the records of one kind that have it, at the step of the last."""
+    """The mean of each figure over the records of one kind that have it, at the last one's step."""
     names = {name: None for record in records for name in record if name not in ("step", "kind")}
     means = {name: statistics.fmean(record[name] for record in records if name in record) for name in names}
     return {"step": records[-1]["step"], "kind": records[-1]["kind"], **means}
@@ -213,12 +213,12 @@ def _to_tensorboard(writer: Any) -> Callable[[Record], None]:
     def tell(record: Record) -> None:
         for name, value in numbers(record).items():
             writer.add_scalar(name, value, record["step"])
-        tell_alarm(writer, record)
+        log_alarm(writer, record)
 
     return tell
 
 
-def tell_alarm(writer: Any, record: Record) -> None:
+def log_alarm(writer: Any, record: Record) -> None:
     """A warning as text, where the writer takes text."""
     if record["kind"] == "warning" and hasattr(writer, "add_text"):
         writer.add_text(f"warning/{record['warning']}", record["text"], record["step"])

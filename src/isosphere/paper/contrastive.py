@@ -4,10 +4,17 @@ Claim: SimCLR's projections have norms that spread; the paper gains 1 to 3 point
 Command: `isosphere train simclr-cifar10-sec --data.root data --data.download true --loop.compile true`.
 
 The authors' code multiplies NT-Xent by 0.5 / 0.07 = 7.143 and halves all gradients by its gather over two GPUs. So its
-step is lr (3.571 g + wd w + eta / 2 g_sec) = 3.571 lr (g + wd / 3.571 w + eta / 7.143 g_sec): the plain loss with a
-learning rate of 3.571 times theirs, weight decay divided by 3.571 and eta by 7.143. Recipes have this plain scale;
-`paper-` before a name has the authors' lr and weight decay, a loss of weight 3.571 and half their eta, and trains the
-same. Their cosine sets the learning rate once an epoch, counted from 1; ours at every step, counted from 0.
+step is lr (3.571 g + wd w + eta / 2 g_sec) = 3.571 lr (g + wd / 3.571 w + eta / 7.143 g_sec).
+
+| | plain, as our recipes have it | `paper-` before a name |
+|---|---|---|
+| learning rate | 3.571 times theirs | theirs |
+| weight decay | theirs / 3.571 | theirs |
+| weight of the loss | 1 | 3.571 |
+| eta | theirs / 7.143 | half of theirs |
+
+Both train the same. Their cosine sets the learning rate once an epoch, counted from 1. Ours sets it at every step,
+counted from 0.
 """
 
 from dataclasses import replace

@@ -27,7 +27,7 @@ def open_results(
     paper: bool = False,
     tuned_by: Results | None = None,
 ) -> Results:
-    """The file of this experiment in a folder of results, there or to be; the rest is as in `experiment`."""
+    """The file of this experiment in a folder of results, there or to be. The rest is as in `experiment`."""
     sought = experiment(table, cells, given, tuned, paper, tuned_by)
     return Results(place(folder, sought, given), sought)
 
@@ -52,7 +52,7 @@ def experiment(
 
 
 def place(folder: Path, sought: Experiment, given: Mapping[str, Any]) -> Path:
-    """The file of an experiment in this folder, whatever it is called; a plain name of its own if there is none."""
+    """The file of an experiment in this folder, whatever its name. If there is none, a plain name of its own."""
     for path in sorted(folder.glob("*.json")):
         if runs.experiment_of(path) == sought:
             return path
@@ -82,7 +82,7 @@ def plain_name(sought: Experiment) -> str:
 
 
 def _words(field: str, value: Any, before: list[str]) -> str:
-    """A changed field: a kind and a network stand alone, other values follow the field that they are of."""
+    """A changed field. A kind and a network stand alone; other values follow the name of their field."""
     *group, field = field.split(".")
     if isinstance(value, str) and (not group or field == "backbone"):
         return _rest(value, before) or value

@@ -4,8 +4,8 @@ Claim: with cosine softmax heads SEC evens out the norms; the paper gains a few 
 Cost: `casia-*` has 16 epochs of CASIA-WebFace, 7.9 million images; `lfw-*` 60 epochs of some 6,400, 0.4 million.
 Command: `isosphere train casia-arcface-sec --data.root casia --data.pairs_root pairs`; more in docs/guides/faces.md.
 
-A name is set-head-method. The face sets have no public classes for tuning, so strengths are the paper's (Table 11) for
-CASIA-WebFace; the relative form's are ours.
+A name is set-head-method. The face sets have no public classes for tuning. So strengths are the paper's for
+CASIA-WebFace (Table 11). Those of the relative form are ours.
 """
 
 from dataclasses import replace

@@ -30,10 +30,11 @@ def feature_maps(
     images: Sequence[Sequence[np.ndarray]] | None = None,
     count: int = CHANNELS,
 ) -> list[Path]:
-    """Draw the strongest channels over each image: for each run `maps` (K, C, H, W) and `images`, K of (h, w, 3) uint8,
-    which are what the network saw: a map covers all of its image.
+    """Draw the strongest channels over each image, for each run.
 
-    A row for each image and run, so that runs stand under each other; each map is scaled to its own largest value.
+    A run has `maps` (K, C, H, W) and `images`, K of (h, w, 3) uint8. These are what the network saw: a map covers all
+    of its image. Each image and run has a row, so runs stand under each other. Each map is scaled to its own largest
+    value.
     """
     folders = read_folders(runs)
     if maps is None or images is None:
@@ -74,7 +75,7 @@ def feature_maps(
 
 @torch.no_grad()
 def last_maps(folders: list[Path], paths: list[Path]) -> dict[str, list[np.ndarray]]:
-    """The last layer with places for these images, (K, C, H, W), and its preprocessed images, for each run."""
+    """For each run, the last layer with places, (K, C, H, W), and the preprocessed images."""
     if not paths:
         raise BadArgument("images", [], "one image or more")
     found, seen, pixels = [], [], [decode(path) for path in paths]

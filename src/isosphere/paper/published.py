@@ -1,4 +1,4 @@
-"""The numbers that the paper printed, as plain data: not ours, and comparable only where backbone and protocol agree.
+"""The numbers that the paper printed, as plain data. They compare only where backbone and protocol agree.
 
 | table | what | here |
 |---|---|---|

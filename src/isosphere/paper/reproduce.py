@@ -27,9 +27,9 @@ def reproduce(
     device: str = "auto",
     tuned_by: Results | None = None,
 ) -> list[Record]:
-    """Run the cells that `results` lacks: first all trials, then the final runs seed by seed; returns their records.
+    """Run the cells that `results` lacks: all trials, then the final runs seed by seed. Returns their records.
 
-    With `tuned_by` no trial is run: each method takes what its runs there had, and the runs' records name that file.
+    With `tuned_by` no trial is run. Each method takes what its runs there had, and the records name that file.
     """
     seeds, recipes = list(seeds), [recipe for methods in cells.values() for recipe in methods.values()]
     if tune and TRIAL_SEED in seeds:

@@ -19,8 +19,8 @@ PLACES = [*(("data", name) for name in PLACES_OF_DATA), ("model", "weights")]  #
 class Results:
     """A JSON file of runs that grows by one at a time: `trials`, measured on training data, and final `runs`.
 
-    Records have no paths, so that the file can be shared. A run is found again by its recipe, whatever the paths and
-    the cadence of saving and testing it was made with; weights and lists of images count by their names.
+    Records have no paths, so that the file can be shared. A run is found again by its recipe. Paths do not count, and
+    neither does how often it was saved and tested. Weights and lists of images count by their names.
     """
 
     def __init__(self, path: Path, experiment: runs.Experiment | None = None) -> None:
@@ -71,7 +71,7 @@ class Results:
 
 
 def _with_training_loss(tests: list[dict[str, Any]], logged: list[runs.Line]) -> list[dict[str, Any]]:
-    """Each evaluation with the mean of the criterion, without the penalty, at the steps logged since the one before."""
+    """Each evaluation, with the criterion's mean at the steps logged since the one before. The penalty is not in it."""
     found, before = [], -1
     for test in tests:
         losses = [line["metric"] for line in logged if before < line["step"] <= test["step"] and "metric" in line]

@@ -4,8 +4,8 @@ Claim: on classes never seen in training, SEC narrows the norms; whether that he
 Cost: `cub200-ms` takes half a minute on an H200.
 Command: `isosphere train cub200-ms-sec --data.root data --model.weights FILE`.
 
-A name is dataset-loss-method; `paper-` before it trains as the authors did, and without it all methods of a cell
-train alike. The ablations of Tables 2, 8 and 9 stand under `cars196-triplet` and `paper-cars196-triplet`.
+A name is dataset-loss-method. All methods of a cell train alike. With `paper-` before the name they train as the
+authors did. The ablations of Tables 2, 8 and 9 stand under `cars196-triplet` and `paper-cars196-triplet`.
 """
 
 from dataclasses import replace
@@ -52,7 +52,7 @@ RATES_WITHOUT_SEC = {"cub200": (1e-5, 0.5e-5), "cars196": (2e-5, 2e-5)}
 
 
 def fair(dataset: str, loss: str) -> Recipe:
-    """A cell of the fair comparison: head, backbone, length are one for all methods, at the paper's learning rate."""
+    """A cell of the fair comparison at the paper's learning rate. Head, backbone and length are one for all methods."""
     option, per_class = LOSSES[loss]
     lr, backbone_lr, _, _ = published.LEARNING_RATES[dataset, printed(loss)]
     class_lr = 100 * lr if loss == "proxyanchor" else None

@@ -1,4 +1,4 @@
-"""The paper's two sketches, drawn from numbers: what an update does to a direction, and what SEC adds (Fig. 2, 3)."""
+"""The paper's two sketches, drawn from numbers: an update of a direction, and what SEC adds (Fig. 2, 3)."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +30,7 @@ def angles_by_norm(lengths: torch.Tensor, gradient: str = "loss") -> torch.Tenso
 
 
 def turn(runs: list[Path], out: Path) -> list[Path]:
-    """Draw an update of a short and a long embedding, and the angle that it turns them by against the norm (Fig. 2)."""
+    """Draw an update of a short and a long embedding, and how far it turns them against the norm (Fig. 2)."""
     lengths = torch.linspace(0.5, 4, 141, dtype=torch.float64)
     title = "How far an update turns an embedding\nthe same pairs for all, learning rate 0.5"
     with style.sheet(out, title, columns=2, size=(4.8, 4.0)) as (_, panels):

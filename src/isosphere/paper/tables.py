@@ -1,10 +1,10 @@
-"""The paper's tables, and ours, as runs: cells of methods that differ in one thing, and how each method is tuned alike.
+"""The paper's tables, and ours, as runs: cells of methods that differ in one thing and are tuned alike.
 
-A cell is a data set and a loss; its methods share head, first weights and batches for a seed. Tuning gives each method
-the same number of trials, of learning rate and strength (of weight decay and of the constraint, if there is one). They
-are scored on held-out *training* classes (of CIFAR: images) with a seed that no final run has. On CIFAR trials are a
-fifth as long as final runs of 100 epochs, so the two best of each method are tried again with as many. Methods that are
-not tuned take SEC's rates and weight decay.
+A cell is a data set and a loss. Its methods share head, first weights and batches for a seed. Tuning gives each method
+the same number of trials of learning rate and strength. Strength is that of weight decay and of the constraint, if
+there is one. Trials are scored on held-out *training* classes (of CIFAR: images), with a seed that no final run has. On
+CIFAR trials are a fifth as long as final runs of 100 epochs. So the two best of each method are tried again with as
+many. Methods that are not tuned take SEC's rates and weight decay.
 """
 
 from collections.abc import Callable, Iterable
@@ -136,7 +136,7 @@ def _ablation(*methods: str) -> Callable[[Asked], Cells]:
 
 
 def _rates(asked: Asked) -> Cells:
-    """R@1 against the learning rate, of the head and with it of the backbone; every rate is a cell."""
+    """R@1 against the learning rate of the head, and with it that of the backbone. Every rate is a cell."""
     dataset = asked.dataset or "cub200"
     _known("dataset", [dataset], published.ITERATIONS)
     _known("losses", asked.losses, LOSSES)
@@ -233,7 +233,7 @@ Printed = tuple[tuple[str, ...], dict[str, tuple[float, ...]]]
 
 
 def printed(table: str, cell: str) -> Printed:
-    """The metrics and, by method, the paper's printed numbers for a cell, in percent; empty where it has none."""
+    """The metrics of a cell and, by method, the paper's printed numbers in percent. Empty where it has none."""
     *_, last = cell.split("-")
     if table == "table3" and (cell.removesuffix(f"-{last}"), last) in published.RETRIEVAL_RESULTS:
         dataset = cell.removesuffix(f"-{last}")

@@ -1,7 +1,7 @@
 """What is done about the norms: every constraint with its name, label and color, and nowhere else.
 
-An option names the class or function that builds it (`built_by`), so the loop knows no constraint by name. A new one
-is its formula in `losses/norms.py`, an option here with a row in `METHODS`, and a test.
+An option names the class or function that builds it (`built_by`). So the loop knows no constraint by name. A new one is
+its formula in `losses/norms.py`, an option here with a row in `METHODS`, and a test.
 """
 
 from dataclasses import dataclass
@@ -65,7 +65,7 @@ class L2Reg(Checked):
     eta: NotNegative = 1e-3
     """Weight of the mean squared norm (Table 8 has 1e-5 to 1e-2)."""
     ramp: Ramp = (0.0, 0.0)
-    """Fractions of training between which eta rises; (0, 0) is constant."""
+    """Fractions of training between which eta rises from 0; (0, 0) is constant."""
 
     @property
     def method(self) -> str:
@@ -81,13 +81,14 @@ class SEC(Checked):
     eta: NotNegative = 0.1
     """Weight of the penalty; 0 is the baseline."""
     radius: Literal["batch", "ema", "initial"] | Positive = "batch"
-    """The batch's mean norm, its running mean, the first batch's mean, or a constant above 0; 0 is L2Reg."""
+    """What norms are pulled to. batch: the batch's mean norm; ema: its running mean; initial: the first batch's mean.
+    Or a constant above 0; 0 is L2Reg."""
     rho: Fraction = 0.01
     """Weight of the newest batch in the running mean (Table 9)."""
     relative: bool = False
-    """Penalize |f| / radius - 1, so that eta does not depend on the embeddings' scale."""
+    """Penalize |f| / radius - 1, so eta does not depend on the embeddings' scale."""
     ramp: Ramp = (0.0, 0.0)
-    """Fractions of training between which eta rises: SimCLR (0, 1), faces (3/16, 4/16), else constant."""
+    """Fractions of training between which eta rises from 0. SimCLR has (0, 1), faces (3/16, 4/16), others (0, 0)."""
 
     @property
     def method(self) -> str:
@@ -104,9 +105,9 @@ class LogNorms(Checked):
 
     built_by = "isosphere.losses.log_norms:LogNorms"
     eta: NotNegative = 5.0
-    """Weight of the variance of log norms; near SEC's times the squared mean norm."""
+    """Weight of the variance of log norms. It is about SEC's eta times the squared mean norm."""
     ramp: Ramp = (0.0, 0.0)
-    """Fractions of training between which eta rises; (0, 0) is constant."""
+    """Fractions of training between which eta rises from 0; (0, 0) is constant."""
 
     @property
     def method(self) -> str:
@@ -120,9 +121,9 @@ class DecoupledSEC(Checked):
 
     built_by = "isosphere.losses.decoupled:DecoupledSEC"
     eta: NotNegative = 1.0
-    """Weight of the penalty, whose gradient is multiplied by the learning rate and by nothing else."""
+    """Weight of the penalty. Its gradient is multiplied by the learning rate and by nothing else."""
     ramp: Ramp = (0.0, 0.0)
-    """Fractions of training between which eta rises; (0, 0) is constant."""
+    """Fractions of training between which eta rises from 0; (0, 0) is constant."""
 
     @property
     def method(self) -> str:

@@ -1,6 +1,6 @@
-"""The data sets as options of a recipe, with the reason for each default; the union at the end is the registry.
+"""The data sets as options of a recipe, with the reason for each default. The union at the end is the registry.
 
-Each names the function that opens it (`opened_by`), which takes the option and a device and returns a `Task`.
+Each names the function that opens it (`opened_by`). This takes the option and a device, and returns a `Task`.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from isosphere.recipes.own import Own, own_name
 Jitter = tuple[Fraction, Fraction, Fraction, Annotated[float, Range(least=0, most=0.5)]]
 
 TAKEN = ("accuracy", "embeddings", "probes", "distractors", "rank1")
-"""Names of what is measured or kept besides sets of pairs."""
+"""Names of other things that are measured or kept, which no set of pairs may have."""
 
 
 class Source(Checked):
@@ -73,40 +73,40 @@ class Rendered(Source):
 
     opened_by = "isosphere.train.retrieval:rendered_task"
     classes: Annotated[int, Range(least=2)] = 300
-    """Characters drawn; the first half of the classes trains, the other half is never seen in training."""
+    """Characters drawn. The first half of them trains; the other half is never seen in training."""
     per_class: Count = 16
     """Images of each character."""
     size: Count = 32
-    """Pixels a side."""
+    """Width and height of an image in pixels."""
     seed: Whole = 0
-    """Chooses the characters and draws the images; not the seed of the run, so that runs share their data."""
+    """Chooses the characters and draws the images. It is not the run's seed, so runs share their data."""
     shift: Whole = 2
-    """Random shift in training, in pixels."""
+    """Largest random shift in training, in pixels."""
 
 
 @dataclass(frozen=True)
 class Folder(Source):
-    """Your own images: a folder of class folders (or train/ and test/ with these), or a CSV of path,label[,split]."""
+    """Your own images: a folder of class folders, or train/ and test/ with these, or a CSV of path,label[,split]."""
 
     opened_by = "isosphere.train.retrieval:folder_task"
     own = True
     root: str = ""
     """The folder, or the CSV file."""
     train_fraction: Fraction = 0.5
-    """Share of the classes to train on, in order of name; the rest is for testing. A given split (a CSV's split column,
-    or train/ and test/ folders) wins."""
+    """Share of the classes to train on, first by name; the others are for testing. If there are train/ and test/
+    folders, or a CSV with a column split, those decide."""
     allow_shared: bool = False
-    """Test on other images of the classes trained on, where the given split shares classes."""
+    """Allow classes that are both in train and in test. Then other images of trained classes are tested."""
     size: Count = 227
-    """Pixels a side that the network sees (App. B.1)."""
+    """Width and height that the network sees, in pixels (App. B.1)."""
     shorter: Count = 256
     """Every image is first resized to this shorter side (App. B.1)."""
     scale: Shares = (0.16, 1.0)
-    """Share of the image's area that a training crop covers (App. B.1)."""
+    """Least and largest share of the image's area that a training crop covers (App. B.1)."""
     flip: bool = True
     """Mirror half of the training crops."""
     skip_unreadable: bool = False
-    """Train without the files that cannot be decoded, instead of stopping at them."""
+    """Leave out files that cannot be decoded, instead of stopping at them."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -121,21 +121,21 @@ class Benchmark(Source):
     name: Literal["cub200", "cars196", "sop", "inshop"] = "cub200"
     """CUB-200-2011, Cars196, Stanford Online Products or DeepFashion In-Shop."""
     root: str = "data"
-    """The folder it is in."""
+    """The folder that holds the data set."""
     size: Count = 227
-    """Pixels a side that the network sees (App. B.1)."""
+    """Width and height that the network sees, in pixels (App. B.1)."""
     shorter: Count = 256
     """Every image is first resized to this shorter side (App. B.1)."""
     scale: Shares = (0.16, 1.0)
-    """Share of the image's area that a training crop covers (App. B.1)."""
+    """Least and largest share of the image's area that a training crop covers (App. B.1)."""
     flip: bool = True
     """Mirror half of the training crops."""
     held_out: Whole = 0
-    """Train without the last so many training classes and measure on them, so that tuning never sees test classes."""
+    """Leave out this many of the last training classes and measure on them. So tuning never sees test classes."""
     pack: str = ""
-    """Folder for the images decoded once; it lives on the GPU where it fits. Empty: decode in worker processes."""
+    """Folder for images that are decoded once; they go to the GPU if they fit. Empty: workers decode each time."""
     allow_missing: bool = False
-    """Go on with an incomplete copy; what is missing is recorded in the run."""
+    """Go on with an incomplete copy. The run records what is missing."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -150,29 +150,29 @@ class Faces(Source):
     own = framed = True
     test_root = "pairs_root"
     root: str = ""
-    """A folder with a folder for each person, or a RecordIO pair (a .rec next to its .idx, or the folder of both)."""
+    """A folder with a folder for each person, or a RecordIO pair: a .rec next to its .idx, or the folder of both."""
     exclude: str = ""
-    """A text file with the names of people to leave out of training, one a line: those of the test sets."""
+    """A text file of people to leave out of training, one name a line: those of the test sets."""
     min_images: Count = 1
     """People with fewer images are left out."""
     align: bool = True
-    """Move faces to ArcFace's template where there are landmarks (a landmarks.txt next to the images, CFP's fiducials);
-    else, and for other sets, a central square is cut out."""
+    """Move faces to ArcFace's template where there are landmarks: a landmarks.txt next to the images, or CFP's
+    fiducials. Images without landmarks are cut to a central square."""
     fraction: Share = 1.0
-    """Share of the shorter side that this square has, of training photographs and of pairs of your own; LFW's: 0.52."""
+    """Share of the shorter side that the square has, for training and for pairs of your own. LFW takes 0.52."""
     pairs: tuple[str, ...] = ("lfw", "agedb_30", "cfp_fp")
-    """Verification sets: lfw, lfw_dev (its view 1, on which choices may be made), cfp_fp, cfp_ff, agedb_30, or any name
-    with a pack (name.bin) or list (name_pair.txt) of your own; name:0.43 cuts its photographs to this fraction."""
+    """Verification sets: lfw, lfw_dev (its view 1, to choose on), cfp_fp, cfp_ff, agedb_30. Or a name of your own, with
+    a pack (name.bin) or a list (name_pair.txt). name:0.43 cuts its photographs to this fraction."""
     pairs_root: str = ""
-    """The folder with their folders (lfw/, cfp/) or packs (lfw.bin)."""
+    """The folder that holds these sets, as folders (lfw/, cfp/) or packs (lfw.bin)."""
     probes: str = ""
-    """Photographs to identify, a folder of people or a CSV of path,label; empty for none."""
+    """Photographs to identify: a folder of people or a CSV of path,label. Empty: none."""
     distractors: tuple[str, ...] = ()
-    """Folders or CSVs of other people, among whom the probes are looked for."""
+    """Folders or CSVs of other people. The probes are searched among them."""
     allow_missing: bool = False
-    """Go on with an incomplete set of pairs; what is missing is recorded in the run."""
+    """Go on with an incomplete set of pairs. The run records what is missing."""
     skip_unreadable: bool = False
-    """Train and identify without the files that cannot be decoded, instead of stopping at them; pairs must be whole."""
+    """Leave out files that cannot be decoded, instead of stopping at them. Pairs must be whole."""
 
     size: ClassVar[int] = 112
 
@@ -192,17 +192,17 @@ class Cifar(Source):
     opened_by = "isosphere.train.contrastive:cifar_task"
     labeled = False
     name: Literal["cifar10", "cifar100"] = "cifar10"
-    """The labels serve evaluation alone."""
+    """Which of the two. Their labels serve evaluation alone."""
     root: str = "data"
-    """The folder with the standard python files, or with train/ and test/ of class folders."""
+    """The folder with the standard Python files, or with class folders in train/ and test/."""
     download: bool = False
-    """Fetch the archive if it is not there."""
+    """Download the archive if it is not there."""
     held_out: Part = 0.0
-    """Train without this share of the training images and measure on them, so that tuning never sees test images."""
+    """Leave out this share of the training images and measure on them. So tuning never sees test images."""
     scale: Shares = (0.2, 1.0)
-    """Share of the image's area that a crop covers."""
+    """Least and largest share of the image's area that a crop covers."""
     jitter: Jitter = (0.4, 0.4, 0.4, 0.1)
-    """How far brightness, contrast, saturation and hue may go."""
+    """Limits of the change of brightness, contrast, saturation and hue."""
 
     size: ClassVar[int] = 32
 
@@ -214,20 +214,20 @@ class Unlabeled(Source):
     opened_by = "isosphere.train.contrastive:unlabeled_task"
     own, labeled = True, False
     root: str = ""
-    """A folder of images, also in folders in folders, or of class folders; of the latter every fifth image (or those
-    in test/, next to train/) measures and is not trained on."""
+    """A folder of images, also in folders in folders, or of class folders. With class folders every fifth image is for
+    testing and not trained on; if there are train/ and test/ folders, those in test/ are."""
     size: Count = 64
-    """Pixels a side that the network sees."""
+    """Width and height that the network sees, in pixels."""
     shorter: Count = 72
     """Every image is first resized to this shorter side."""
     scale: Shares = (0.2, 1.0)
-    """Share of the image's area that a crop covers."""
+    """Least and largest share of the image's area that a crop covers."""
     flip: bool = True
     """Mirror half of the crops."""
     jitter: Jitter = (0.4, 0.4, 0.4, 0.1)
-    """How far brightness, contrast, saturation and hue may go."""
+    """Limits of the change of brightness, contrast, saturation and hue."""
     skip_unreadable: bool = False
-    """Train without the files that cannot be decoded, instead of stopping at them."""
+    """Leave out files that cannot be decoded, instead of stopping at them."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -236,7 +236,7 @@ class Unlabeled(Source):
 
 @dataclass(frozen=True)
 class OwnData(Own, Source):
-    """A map-style dataset of your own that gives (image, label), or a pair of them to train and to test on.
+    """A map-style dataset of your own that gives (image, label), or two of them, to train and to test on.
 
     PIL images, arrays and uint8 tensors are cropped and flipped as these fields say. Float tensors stay as your own
     transforms have made them, and need a model of your own.
@@ -244,15 +244,15 @@ class OwnData(Own, Source):
 
     opened_by = "isosphere.train.own:own_task"
     transformed: bool = False
-    """Whether images are float tensors; the run finds out."""
+    """Whether the images are float tensors; the run finds out."""
     train_fraction: Fraction = 0.5
-    """Share of the classes to train on, in order of name; the rest is for testing. A test set of your own wins."""
+    """Share of the classes to train on, first by name; the others are for testing. A test set of your own wins."""
     size: Count = 64
-    """Pixels a side that the network sees."""
+    """Width and height that the network sees, in pixels."""
     shorter: Count = 72
     """Every image is first resized to this shorter side."""
     scale: Shares = (0.16, 1.0)
-    """Share of the image's area that a training crop covers."""
+    """Least and largest share of the image's area that a training crop covers."""
     flip: bool = True
     """Mirror half of the training crops."""
 

@@ -1,4 +1,4 @@
-"""Fields of a recipe that hold paths, and those that do not change what is learned. One list, asked by everybody."""
+"""Fields of a recipe that hold paths, and those that do not change what is learned. One list for all."""
 
 from collections.abc import Sequence
 from dataclasses import fields, replace
@@ -36,7 +36,7 @@ def split_share(place: str) -> tuple[str, float | None]:
 
 
 def located(recipe: schema.Recipe, folders: Sequence[Path]) -> schema.Recipe:
-    """The recipe with relative paths as the first of these folders sees them that does; others stay."""
+    """The recipe with each relative path as seen from the first of these folders that has it. Others stay."""
 
     def found(place: str, field: str) -> str:
         path = split_share(place)[0] if field in SHARED else place

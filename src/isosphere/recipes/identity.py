@@ -1,4 +1,4 @@
-"""Whether two recipes learn the same and are measured the same, wherever their files are; a short name for that."""
+"""Whether two recipes learn the same and are measured the same, wherever their files are. A short name for that."""
 
 import hashlib
 import json
@@ -17,7 +17,7 @@ FREE = (*FREE_FIELDS, "data.allow_missing")
 
 
 def alike(one: Recipe, other: Recipe) -> bool:
-    """Whether two recipes train and are measured the same, wherever their files are; those in `NAMED` count by name."""
+    """Whether two recipes train and are measured the same, wherever their files are. Files in `NAMED` count by name."""
     return not changes(one, other)
 
 
@@ -29,7 +29,7 @@ def changes(one: Recipe, other: Recipe) -> dict[str, tuple[object, object]]:
 
 
 def digest(recipe: Recipe) -> str:
-    """Six letters that tell recipes apart which are not alike but for their seed."""
+    """Six letters that differ for recipes that are not alike. The seed does not count."""
     fields = options.differences(Recipe(), replace(recipe, seed=0))
     kept = {key: value for key, (_, value) in fields.items() if key not in FREE}
     kept |= {".".join(field): names for field, names in zip(NAMED, _names(recipe), strict=True) if names}

@@ -1,4 +1,4 @@
-"""What a recipe is called: data set, loss and constraint in words, labels for several runs, a run's own name.
+"""What a recipe is called: its parts in words, labels for several runs, and a run's own name.
 
 Recipes are JSON in today's words, as `options.to_dict` and `isosphere.runs` give them.
 """
@@ -116,7 +116,7 @@ def _text(value: Any) -> str:
 
 
 def fields_apart(recipes: Sequence[Values]) -> dict[str, list[str]]:
-    """The fields in which any recipe differs from the first, with all values; a dash where there is no such field."""
+    """The fields in which any recipe differs from the first, with all values. A dash is where the field is missing."""
     found = [flat(recipe) for recipe in recipes]
     names = dict.fromkeys(name for one in found for name in one)
     values = {name: [one.get(name, "-") for one in found] for name in names}
@@ -132,7 +132,7 @@ def learned(recipe: Values, *but: str) -> dict[str, str]:
 
 
 def differing(recipes: Sequence[Values], without: Sequence[str] = ()) -> dict[str, list[str]]:
-    """What but the constraint differs between recipes, in words: its name -> a text for each recipe."""
+    """What differs between recipes apart from the constraint, in words: its name -> a text for each recipe."""
     parts = {
         "loss": loss,
         "data set": dataset,
@@ -171,7 +171,7 @@ def about(recipes: Sequence[Values]) -> str:
 def named(name: str, recipe: schema.Recipe, recipes: Mapping[str, schema.Recipe]) -> tuple[str, schema.Recipe]:
     """What a run of the recipe `name` is called after fields were changed, and the recipe with a claim that is true.
 
-    Another constraint or kind of loss stands in both, in place of what the name and the claim of `name` end with. A run
+    Another constraint or kind of loss stands in both. It replaces what the name and the claim of `name` end with. A run
     on one's own photographs or faces is called as they are.
     """
     known = recipes[name]

@@ -18,7 +18,7 @@ class Triplet(Checked):
 
     criterion = "isosphere.losses:TripletLoss"
     margin: NotNegative = 1.0
-    """As in the paper, after Oh Song et al.; chords lie in [0, 4]."""
+    """The paper's, after Oh Song et al. Squared chords are in [0, 4]."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class SemiHard(Checked):
 
     criterion = "isosphere.losses:SemiHardTripletLoss"
     margin: NotNegative = 0.2
-    """As in FaceNet and the paper."""
+    """FaceNet's and the paper's."""
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,9 @@ class NPair(Checked):
 
     criterion = "isosphere.losses:NPairLoss"
     scale: Positive = 25.0
-    """The paper tried 25 and 64 and kept 25."""
+    """What cosines are multiplied by. The paper tried 25 and 64 and kept 25."""
     negatives: Literal["positives", "all"] = "positives"
-    """The other classes' positives, as the authors ran it, or all other images, as Eq. 3 reads."""
+    """positives: one image of each other class, as the authors ran it. all: all other images, as in Eq. 3."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class MultiSimilarity(Checked):
     base: CosineValue = 0.5
     """The cosine around which pairs are weighted (lambda in the paper)."""
     epsilon: NotNegative = 0.1
-    """Slack of the mining."""
+    """Slack of the mining: a larger one keeps more pairs."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class SupCon(Checked):
 
     criterion = "isosphere.losses:SupConLoss"
     temperature: Positive = 0.1
-    """As in its paper."""
+    """What cosines are divided by; its paper's."""
 
 
 @dataclass(frozen=True)
@@ -82,9 +82,9 @@ class NTXent(Checked):
 
     criterion = "isosphere.losses:NTXentLoss"
     temperature: Positive = 0.5
-    """As in the paper."""
+    """What cosines are divided by; the paper's."""
     weight: Positive = 1.0
-    """What the loss is multiplied by; the authors' code has 0.5 / 0.07, halved by its gather over two GPUs."""
+    """What the loss is multiplied by. The authors' code has 0.5 / 0.07, halved by its gather over two GPUs."""
 
 
 @dataclass(frozen=True)
@@ -93,9 +93,9 @@ class ProxyAnchor(Checked):
 
     criterion = "isosphere.losses:ProxyAnchorLoss"
     margin: NotNegative = 0.1
-    """As in its paper."""
+    """Margin on the cosine; its paper's."""
     scale: Positive = 32.0
-    """As in its paper."""
+    """What cosines are multiplied by; its paper's."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class NormFace(Checked):
 
     margin_type = "isosphere.losses:NormFace"
     scale: Positive = 64.0
-    """Section 4.1."""
+    """What cosines are multiplied by (section 4.1)."""
 
 
 @dataclass(frozen=True)
@@ -120,9 +120,9 @@ class SphereFace(Checked):
 
     margin_type = "isosphere.losses:SphereFace"
     margin: Annotated[int, Range(least=1, most=10)] = 3
-    """4 does not converge on CASIA-WebFace (App. B.2)."""
+    """What the angle is multiplied by. 4 does not converge on CASIA-WebFace (App. B.2)."""
     scale: Positive = 64.0
-    """Section 4.1."""
+    """What cosines are multiplied by (section 4.1)."""
 
 
 @dataclass(frozen=True)
@@ -131,9 +131,9 @@ class CosFace(Checked):
 
     margin_type = "isosphere.losses:CosFace"
     margin: Fraction = 0.35
-    """Section 4.1."""
+    """Margin on the cosine (section 4.1)."""
     scale: Positive = 64.0
-    """Section 4.1."""
+    """What cosines are multiplied by (section 4.1)."""
 
 
 @dataclass(frozen=True)
@@ -142,9 +142,9 @@ class ArcFace(Checked):
 
     margin_type = "isosphere.losses:ArcFace"
     margin: Annotated[float, Range(least=0, most=math.pi / 2)] = 0.45
-    """In radians; 0.5 does not converge on CASIA-WebFace (App. B.2)."""
+    """Margin on the angle in radians. 0.5 does not converge on CASIA-WebFace (App. B.2)."""
     scale: Positive = 64.0
-    """Section 4.1."""
+    """What cosines are multiplied by (section 4.1)."""
 
 
 @dataclass(frozen=True)

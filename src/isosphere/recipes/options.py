@@ -1,7 +1,7 @@
 """Recipes from and to JSON and `--group.field value`: one strict reader of the dataclasses in `schema.py`.
 
-Written by hand because it must refuse every unknown key, switch a group's kind, and serve JSON and command line alike.
-What a field may hold is judged where the option is made (`checks.py`).
+It is written by hand because it must refuse every unknown key and switch a group's kind. JSON and the command line
+share it. What a field may hold is judged where the option is made (`checks.py`).
 """
 
 import ast
@@ -98,7 +98,7 @@ def describe(options: Any, prefix: str = "") -> list[tuple[str, str, str, str]]:
 
 
 def every_field(kind: Any, prefix: str = "") -> dict[str, tuple[str, ...]]:
-    """All fields that a recipe can have, "loss.margin"; each with its kinds, if it is a group of several."""
+    """All fields that a recipe can have, as "loss.margin". A group of several kinds has these with it."""
     found = {}
     for name, hint in _hints(kind).items():
         groups = _groups(hint)
@@ -129,7 +129,7 @@ def _groups(hint: Any) -> list[type]:
 
 
 def _known(owner: type, name: str, path: str, inner: Sequence[str] = ()) -> str:
-    """The name if the owner has such a field; else an error with those of its groups' fields, or its own, like it."""
+    """The name if the owner has such a field. Else an error with similar names, its own or of its groups."""
     names = list(_hints(owner))
     if name not in names:
         near = [field for field in inner if field.endswith(f".{name}")]
@@ -215,7 +215,7 @@ def _parsed(hint: Any, text: str) -> Any:
 
 
 def _parts(text: str) -> list[str]:
-    """`a, b`, `(a, b)` or `['a', 'b']` as ["a", "b"]; brackets within a name, as in `faces (1)`, belong to it."""
+    """`a, b`, `(a, b)` or `['a', 'b']` as ["a", "b"]. Brackets within a name, as in `faces (1)`, belong to it."""
     text = text.strip()
     if text[:1] + text[-1:] in ("()", "[]"):
         plain = QUOTED.sub(lambda quoted: " " * len(quoted[0]), text)

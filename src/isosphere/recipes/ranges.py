@@ -63,7 +63,7 @@ class Ranges:
         return [replace(trial, loop=_lasting(self.whole, recipe)) for trial in [*ranked][: self.finalists]]
 
     def light(self, trial: Recipe) -> Recipe:
-        """A trial that saves only what is read of it; one that is longer than others is saved on its way."""
+        """A trial that saves only what is read of it. One that is longer than others is saved on its way."""
         every = 0 if trial.loop.steps <= self.steps else trial.loop.save_every
         return replace(trial, loop=replace(trial.loop, save_every=every, snapshot_every=0, save_embeddings=False))
 
@@ -79,5 +79,5 @@ def _lasting(steps: int, recipe: Recipe) -> Loop:
 
 
 def tuned(recipe: Recipe, best: Recipe, own: bool = True) -> Recipe:
-    """The recipe with the rate and weight decay of the best trial and, if the trial was its own, its constraint."""
+    """The recipe with the best trial's rate and weight decay, and its constraint if the trial was its own."""
     return replace(recipe, optimizer=best.optimizer, constraint=best.constraint if own else recipe.constraint)

@@ -1,7 +1,7 @@
-"""What a run is made of: frozen dataclasses with the reason under each field; no torch, so `--help` is instant.
+"""What a run is made of: frozen dataclasses with the reason under each field. No torch, so `--help` is instant.
 
-Durations inside a recipe (milestones, ramps) are fractions of training: changing `steps` keeps its shape. The unions
-below, `Data` in `data.py` and `Loss` in `losses.py` are the registry: the command line and the JSON loader in
+Durations inside a recipe (milestones, ramps) are fractions of training. So changing `steps` keeps its shape. The unions
+below, `Data` in `data.py` and `Loss` in `losses.py` are the registry. The command line and the JSON loader in
 `options.py` read them.
 """
 
@@ -24,20 +24,20 @@ class Model(Checked):
     """A backbone and a head that gives raw embeddings."""
 
     backbone: str = "small_cnn"
-    """small_cnn, resnet50_v1 (Caffe form), bn_inception, resnet18_cifar or resnet50_cifar for 32 x 32 pixels,
-    resnet50_ir, se_resnet50_ir and the like for faces, or any model of timm or torchvision by name."""
+    """A network of ours: small_cnn, resnet50_v1 (Caffe form) or bn_inception. For 32 x 32 pixels resnet18_cifar or
+    resnet50_cifar, for faces resnet50_ir, se_resnet50_ir and the like. Or any model of timm or torchvision by name."""
     weights: str | None = None
-    """A local .safetensors or .pth file for the backbone; none starts from scratch."""
+    """A local .safetensors or .pth file of pretrained weights for the backbone. none starts from scratch."""
     head: Literal["bn_fc", "fc", "mlp", "dropout_fc_bn"] = "bn_fc"
-    """For retrieval batch norm and a linear layer (App. B.1); mlp is SimCLR's, dropout_fc_bn ArcFace's."""
+    """bn_fc is batch norm and a linear layer, for retrieval (App. B.1). mlp is SimCLR's, dropout_fc_bn ArcFace's."""
     head_start: Literal["random", "pca"] = "random"
-    """pca starts the head as principal components of the training images' features; bn_fc and fc alone can."""
+    """First weights of the head. pca takes principal components of the training images' features; bn_fc and fc only."""
     dim: Count = 512
     """Length of an embedding."""
     freeze_bn: bool = False
-    """Keep the backbone's batch norm as pretrained (App. B.1); the head's always trains."""
+    """Keep the backbone's batch norm as it was pretrained (App. B.1). The head's always trains."""
     preprocessing: Literal["cifar10", "cifar100", "imagenet", "unit"] | None = None
-    """Whose mean and std normalize the pixels; unit is 0 to 1. None is what the backbone's weights expect."""
+    """Mean and std that normalize the pixels; unit is 0 to 1. none is what the backbone's weights expect."""
 
 
 @dataclass(frozen=True)
@@ -45,17 +45,17 @@ class OwnModel(Own):
     """A network of your own: any module that gives (N, D). It takes float RGB images (N, 3, H, W), normalized."""
 
     head: Literal["none", "bn_fc", "fc", "mlp", "dropout_fc_bn"] = "none"
-    """A head of ours after it; none takes its own output as raw embeddings."""
+    """A head of ours after the network. none takes the network's own output as raw embeddings."""
     head_start: Literal["random", "pca"] = "random"
-    """pca starts the head as principal components of the training images' features; bn_fc and fc alone can."""
+    """First weights of the head. pca takes principal components of the training images' features; bn_fc and fc only."""
     dim: Count = 512
-    """Length of an embedding, where there is a head of ours."""
+    """Length of an embedding, if there is a head of ours."""
     width: Whole = 0
-    """Length of what it gives; the run finds out."""
+    """Length of the network's output; the run finds out."""
     freeze_bn: bool = False
-    """Keep its batch norm as it is."""
+    """Keep the network's batch norm as it is."""
     preprocessing: Literal["cifar10", "cifar100", "imagenet", "unit"] | None = None
-    """Whose mean and std normalize uint8 pixels; unit is 0 to 1. None is its own, as timm has it, else ImageNet's."""
+    """Mean and std that normalize uint8 pixels; unit is 0 to 1. none is its own, as timm has it, else ImageNet's."""
 
     weights: ClassVar[None] = None
 
@@ -73,9 +73,9 @@ class Batches(Checked):
     """Random classes, and a few images of each."""
 
     size: Count = 120
-    """Images of a batch over all processes."""
+    """Images in a batch, over all processes."""
     per_class: Count = 4
-    """Images of a class; the paper has 3, 3, 2, 5 for its four losses."""
+    """Images of each class in a batch. The paper has 3, 3, 2, 5 for its four losses."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -88,9 +88,9 @@ class Shuffled(Checked):
     """Every image once an epoch, in a new order each time."""
 
     size: Count = 256
-    """Images of a batch over all processes."""
+    """Images in a batch, over all processes."""
     views: Count = 1
-    """How often each stands in the batch, every time seen differently; SimCLR has 2."""
+    """How many times an image is in the batch, each time with other crops and colors. SimCLR has 2."""
 
 
 Batching = Batches | Shuffled
@@ -98,12 +98,12 @@ Batching = Batches | Shuffled
 
 @dataclass(frozen=True)
 class Classes(Checked):
-    """How class weights of a softmax head are held and trained; matters from a hundred thousand classes on."""
+    """How class weights of a softmax head are held and trained. It matters from a hundred thousand classes on."""
 
     shard: bool = False
-    """Each process holds and trains its part of the class weights, exactly as one process would."""
+    """Each process holds and trains a part of the class weights. The result is that of one process."""
     rate: Share = 1.0
-    """Share of the classes that a step compares with, those of the batch always among them; below 1 needs SGD."""
+    """Share of the classes that a step compares with. The batch's own are always among them. Below 1 needs SGD."""
 
 
 @dataclass(frozen=True)
@@ -111,13 +111,13 @@ class Adam(Checked):
     """Adam with coupled weight decay, as the paper's retrieval runs."""
 
     lr: Positive = 1e-3
-    """Of the head."""
+    """Learning rate of the head."""
     backbone_lr: Positive | None = None
-    """Of the backbone; none means the same."""
+    """Learning rate of the backbone; none is the same as lr."""
     weight_decay: NotNegative = 0.0
-    """Not on batch-norm parameters."""
+    """Weight decay. Batch-norm parameters have none."""
     class_lr: Positive | None = None
-    """Of class weights and proxies, which begin from nothing; none means the same."""
+    """Learning rate of class weights and proxies, which start from scratch; none is the same as lr."""
 
 
 @dataclass(frozen=True)
@@ -125,17 +125,17 @@ class SGD(Checked):
     """SGD with momentum, as the paper's face and SimCLR runs."""
 
     lr: Positive = 0.1
-    """Of the head."""
+    """Learning rate of the head."""
     backbone_lr: Positive | None = None
-    """Of the backbone; none means the same."""
+    """Learning rate of the backbone; none is the same as lr."""
     weight_decay: NotNegative = 5e-4
-    """Not on batch-norm parameters, unless decay_batch_norm says so."""
+    """Weight decay. Batch-norm parameters have none, unless decay_batch_norm is true."""
     momentum: Part = 0.9
-    """Section 4.1."""
+    """As in section 4.1."""
     class_lr: Positive | None = None
-    """Of class weights and proxies, which begin from nothing; none means the same."""
+    """Learning rate of class weights and proxies, which start from scratch; none is the same as lr."""
     decay_batch_norm: bool = False
-    """Weight decay on batch-norm parameters, too: the authors' SimCLR code decays all there are."""
+    """Weight decay on batch-norm parameters, too, as in the authors' SimCLR code."""
 
 
 Optimizer = Adam | SGD
@@ -146,7 +146,7 @@ class Constant(Checked):
     """The learning rate never changes."""
 
     warmup: Part = 0.0
-    """Share of training over which the learning rate first rises from 0, against norms that explode at once."""
+    """Share of training over which the learning rate first rises from 0. It helps if norms explode at the start."""
 
 
 @dataclass(frozen=True)
@@ -154,11 +154,11 @@ class MultiStep(Checked):
     """The learning rate is multiplied at milestones (Table 6)."""
 
     at: Annotated[tuple[Annotated[float, Range(above=0, below=1)], ...], InOrder(strict=True)] = (0.625,)
-    """Fractions of training: 5k of 8k steps is 0.625."""
+    """The milestones as fractions of training: 5k of 8k steps is 0.625."""
     factor: Positive = 0.1
-    """What it is multiplied by at each."""
+    """What the learning rate is multiplied by at each milestone."""
     warmup: Part = 0.0
-    """Share of training over which the learning rate first rises from 0, against norms that explode at once."""
+    """Share of training over which the learning rate first rises from 0. It helps if norms explode at the start."""
 
 
 @dataclass(frozen=True)
@@ -166,9 +166,9 @@ class Cosine(Checked):
     """The learning rate falls along half a cosine (App. B.3), after the warm-up."""
 
     final: NotNegative = 0.001
-    """Share of the first value at the end."""
+    """The last learning rate as a share of the first."""
     warmup: Part = 0.0
-    """Share of training over which the learning rate first rises from 0, against norms that explode at once."""
+    """Share of training over which the learning rate first rises from 0. It helps if norms explode at the start."""
 
 
 Schedule = Constant | MultiStep | Cosine
@@ -178,36 +178,36 @@ Schedule = Constant | MultiStep | Cosine
 
 @dataclass(frozen=True)
 class Loop(Checked):
-    """How long, how often, how exactly."""
+    """How long the run trains, how often it measures and saves, and how exactly it computes."""
 
     unit: Literal["steps", "epochs"] = "steps"
-    """What `steps`, `eval_every`, `save_every` and `snapshot_every` count; epochs need batches that are Shuffled."""
+    """What `steps`, `eval_every`, `save_every` and `snapshot_every` count. epochs needs `--batches Shuffled`."""
     steps: Count = 1000
-    """Length of training."""
+    """Length of training, in steps or epochs (see `unit`)."""
     eval_every: Count = 250
-    """Steps between two evaluations on the test classes; there is one at the start and one at the end, too."""
+    """Steps between two evaluations on the test classes. There is one at the start and one at the end, too."""
     save_every: Whole = 250
-    """Steps between two checkpoints, with one at the end; 0 keeps none, unless the run is stopped on its way."""
+    """Steps between two checkpoints. There is one at the end, too. 0 keeps none, unless the run is stopped."""
     log_every: Count = 10
-    """Steps between two lines of metrics.jsonl; the first step has one, too."""
+    """Steps between two lines of metrics.jsonl. The first step has one, too."""
     clip: Positive | None = None
-    """Largest norm of the whole gradient."""
+    """Clip the gradient to this norm; none does not clip."""
     precision: Literal["auto", "float32", "bfloat16", "float64"] = "auto"
-    """auto: bfloat16 autocast on a GPU that has it, else float32. Norms and losses are at least float32 in any case;
+    """auto is bfloat16 autocast on a GPU that has it, else float32. Norms and losses always have float32 or more.
     float64 is for checks."""
     deterministic: bool = False
-    """On a GPU, slower algorithms with which a resumed run repeats an unbroken one bit for bit; a CPU always does."""
+    """On a GPU, use slower algorithms, so that a resumed run repeats an unbroken one bit for bit. A CPU always does."""
     compile: bool = False
-    """Compile the network, and on one GPU capture the whole step in a CUDA graph."""
+    """Compile the network. On one GPU also capture the whole step in a CUDA graph."""
     workers: Whole = 2
     """Processes that decode images."""
     snapshot_every: Whole = 0
-    """Steps between two snapshots of a fixed subset of the training images: their norms, and the angles that they
-    turned since the last one; 0 is never."""
+    """Steps between two snapshots of a fixed subset of the training images; 0 is never. A snapshot has norms, and the
+    angles by which embeddings turned since the last one."""
     snapshot_images: Whole = 512
-    """Size of that subset; 0 is all of them."""
+    """Images in that subset; 0 is all."""
     save_embeddings: bool = True
-    """Keep the last test embeddings, in half precision, for figures."""
+    """Keep the last test embeddings for figures, in half precision."""
     tensorboard: bool = False
     """Write TensorBoard events, too."""
 
@@ -229,7 +229,7 @@ class Recipe(Checked):
     loop: Loop = field(default_factory=Loop)
     evaluation: Evaluation = field(default_factory=TaskMetrics)
     seed: Whole = 0
-    """First weights, batches and augmentation."""
+    """Seed of first weights, batches and augmentation."""
 
 
 __all__ = [

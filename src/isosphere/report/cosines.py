@@ -65,7 +65,7 @@ def pair_cosines(embeddings: np.ndarray, labels: np.ndarray) -> PairCosines:
 
 
 def _counts(ordered: Tensor, real: Tensor) -> Tensor:
-    """How many cosines of each sorted row lie in each cell, (B, M) -> (B, CELLS); `real` (B,) of a row are not -inf."""
+    """How many cosines of each sorted row lie in each cell, (B, M) -> (B, CELLS). `real` (B,) of a row are not -inf."""
     inner = torch.linspace(-1, 1, CELLS + 1, dtype=torch.float64)[1:-1].to(ordered)
     below = torch.searchsorted(ordered, inner.expand(len(ordered), -1).contiguous())
     every = torch.full_like(real, ordered.shape[1])

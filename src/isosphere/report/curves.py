@@ -60,9 +60,9 @@ def draw_curve(panel: "Axes", points: Points, own: Style, label: str, marker: st
 
 
 def convergence(runs: list[Path], out: Path, metric: str = "") -> list[Path]:
-    """Draw a metric over steps: a panel for each data set, loss and learning rate, runs that differ in the seed alike.
+    """Draw a metric over steps: a panel for each data set, loss and learning rate. Seeds look alike.
 
-    Where every constraint has a rate of its own, as after tuning, these share a panel, and the labels have the rates.
+    After tuning every constraint may have a rate of its own. Then these share a panel, and the labels have the rates.
     Without a metric it is the one that is measured on the way.
     """
     records = read_all(runs)
@@ -84,7 +84,7 @@ def convergence(runs: list[Path], out: Path, metric: str = "") -> list[Path]:
 
 
 def constraints(runs: list[Path], out: Path, metric: str = "") -> list[Path]:
-    """Draw a metric, and mean and variance of the batch's norms, over steps; a row where `convergence` has a panel."""
+    """Draw a metric, and mean and variance of the batch's norms, over steps. A row is a panel of `convergence`."""
     records = read_all(runs)
     metric = _checked(records, metric)
     on = f"{registry.metric(metric).heading} on {labels.tested(record['recipe'] for record in records)} (%)"
@@ -125,7 +125,7 @@ def _missing(record: Record, part: str) -> InputError:
 
 
 def _with_all(records: Sequence[Record], curves: dict[str, Callable[[Record], Points]]) -> tuple[list[Record], str]:
-    """The runs that have all curves, and words for a title that count the others; where none has, why."""
+    """The runs that have all curves, and words for a title that count the others. If none has, the reason."""
     found = [record for record in records if all(curve(record) for curve in curves.values())]
     if not found:
         part = next(name for name, curve in curves.items() if not curve(records[0]))
@@ -135,7 +135,7 @@ def _with_all(records: Sequence[Record], curves: dict[str, Callable[[Record], Po
 
 
 def _grouped(records: Sequence[Record]) -> tuple[dict[str, list[Record]], dict[int, str], dict[str, Style]]:
-    """Runs by the title of their panel, labels by the id of a run, and the style of each label."""
+    """Runs by the title of their panel, labels by a run's id, and the style of each label."""
     recipes = [record["recipe"] for record in records]
     sets, losses = list(dict.fromkeys(map(labels.dataset, recipes))), list(dict.fromkeys(map(labels.loss, recipes)))
     kinds = [(labels.dataset(recipe), labels.loss(recipe), labels.constraint(recipe)) for recipe in recipes]

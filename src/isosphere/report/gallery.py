@@ -27,8 +27,8 @@ def gallery(
     """Draw queries, a row each, and what each run retrieves for them, framed as right or wrong.
 
     Without `queries` six are spread over the classes. A gallery that the test set has of its own is all they search.
-    Images all of one class have no labels: none is right or wrong. `images[i]` is test image i as (H, W) or (H, W, 3);
-    without them the images that a run kept, or the files it was tested on, are read.
+    Images all of one class have no labels: none is right or wrong. `images[i]` is test image i as (H, W) or (H, W, 3).
+    Without them the images that a run kept are read, or the files it was tested on.
     """
     folders = read_folders(runs)
     recipes, found = [run.values for run in folders], [embedded(run) for run in folders]

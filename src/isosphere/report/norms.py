@@ -31,7 +31,7 @@ def last_norms(run: RunFolder, source: Literal["train", "test"] = "train") -> np
 
 
 def norms(runs: list[Path], out: Path, source: Literal["train", "test"] = "train") -> list[Path]:
-    """Draw the norms of training images in the last snapshot, or of test images; a column for each data set."""
+    """Draw the norms of training images in the last snapshot, or of test images. A column is a data set."""
     folders = read_folders(runs)
     values = [last_norms(run, source) for run in folders]
     panels_of: dict[str, list[int]] = {}
@@ -62,7 +62,7 @@ def norms(runs: list[Path], out: Path, source: Literal["train", "test"] = "train
 def draw_densities(
     panel: "Axes", found: Mapping[str, np.ndarray], styles: Mapping[str, tuple[str, str]], log: bool = False
 ) -> None:
-    """Densities by name, each in bins of its own, so that a narrow one keeps its shape next to a wide one.
+    """Densities by name, each in bins of its own, so a narrow one keeps its shape next to a wide one.
 
     If `log`, they are of the logarithm, where values of zero are left out.
     """

@@ -34,7 +34,7 @@ def principal_map(embeddings: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def projection(runs: list[Path], out: Path, classes: int = 6) -> list[Path]:
-    """Draw a map for each run, with a few classes, evenly chosen in their order, in colors and the rest in gray."""
+    """Draw a map for each run. A few classes, evenly chosen in their order, are in colors, the rest in gray."""
     if not 1 <= classes <= len(MARKERS):
         raise BadArgument("classes", classes, f"from 1 to {len(MARKERS)}")
     folders = read_folders(runs)

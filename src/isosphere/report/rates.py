@@ -71,9 +71,9 @@ def draw_rates(
 
 
 def means_and_seeds(panel: "Axes", its: Points, color: str, line: str, label: str) -> None:
-    """A line through the means; where there are several seeds, each as a small point.
+    """A line through the means. Where there are several seeds, each is a small point.
 
-    A mean alone is a dash: x is a learning rate, on a logarithmic axis, or an integer place.
+    A mean alone is a dash. x is a learning rate, on a logarithmic axis, or an integer place.
     """
     many = any(len(values) > 1 for values in its.values())
     means = [float(np.mean(values)) for values in its.values()]

@@ -50,7 +50,7 @@ def record_of(run: RunFolder) -> Record:
 
 
 def checked_metric(metric: str, found: Iterable[Collection[str]], training: bool = False) -> str:
-    """A metric that at least one of these has; without a name the one by which they are judged."""
+    """A metric that at least one of these has. Without a name it is the one by which they are judged."""
     names = [list(one) for one in found]
     every = list(dict.fromkeys(name for its in names for name in its if name not in ("step", "kind")))
     metric = metric or registry.headline(every, training)

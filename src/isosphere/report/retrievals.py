@@ -12,8 +12,11 @@ from isosphere.sphere import directions, products
 
 
 class Nearest(NamedTuple):
-    """Neighbors' indices and cosines (Q, K), best first, the nearest wrong image's lead over the nearest right (Q,),
-    and which queries (Q,) have no right image at all."""
+    """Neighbors' indices and cosines (Q, K), best first, and what is known of each query.
+
+    `lead` (Q,) is how far the nearest wrong image is ahead of the nearest right one. `alone` (Q,)
+    marks queries without any right image.
+    """
 
     indices: np.ndarray
     cosines: np.ndarray

@@ -1,4 +1,4 @@
-"""One style for all figures: the colors of Okabe and Ito, legends outside, PNG and SVG that are the same every time."""
+"""One style for all figures: Okabe and Ito's colors, legends outside, PNG and SVG that are the same every time."""
 
 import textwrap
 import warnings
@@ -52,7 +52,8 @@ FORMATS: dict[str, dict[str, Any]] = {".png": {"Software": "isosphere"}, ".svg":
 def sheet(
     out: Path, title: str, rows: int = 1, columns: int = 1, size: tuple[float, float] = (4.2, 3.0), **grid: Any
 ) -> Iterator[tuple[Any, "list[Axes]"]]:
-    """A figure and its panels row by row, `size` inches each; written to `files(out)` when the block ends well."""
+    """A figure and its panels row by row, `size` inches each. It is written to `files(out)` when the block ends well.
+    """
     out.parent.mkdir(parents=True, exist_ok=True)
     for path in files(out):
         writable(path)
@@ -136,7 +137,7 @@ def distribution(panel: "Axes", values: Any, edges: Any, color: str, line: str, 
 
 
 def styles(labels: Sequence[str], methods: Sequence[str], losses: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """Color and line of every label: a constraint's color, and a line by loss, else in order, if that is enough."""
+    """Color and line of every label: a constraint's color, and a line by loss if that is enough, else in order."""
     kinds = {label: (method, loss) for label, method, loss in zip(labels, methods, losses, strict=True)}
     order = list(dict.fromkeys(losses))
     colors = {method: METHOD_COLORS.get(method) for method in methods}
@@ -155,7 +156,7 @@ def styles(labels: Sequence[str], methods: Sequence[str], losses: Sequence[str])
 def styles_of(
     labels: Sequence[str], recipes: Sequence[Mapping[str, Any]], one_loss: bool = False
 ) -> dict[str, tuple[str, str]]:
-    """Color and line of every label, by the constraints and losses of its recipes; if `one_loss`, a panel has one."""
+    """Color and line of every label, by the constraints and losses of its recipes. With `one_loss` a panel has one."""
     losses = [""] * len(recipes) if one_loss else list(map(words.loss, recipes))
     return styles(labels, list(map(words.method, recipes)), losses)
 

@@ -44,7 +44,7 @@ def panel_svg(draw: Callable[["Axes"], object], words: str, size: tuple[float, f
 
 
 def _fit(figure: Any, panel: "Axes") -> None:
-    """Give a panel the room that its labels leave, which is quicker than a layout engine for many small ones."""
+    """Give a panel the room that its labels leave. For many small ones this is quicker than a layout engine."""
     (width, height), inside = figure.get_size_inches(), panel.get_position()
     box: Any = panel.get_tightbbox()
     x0, y0, x1, y1 = (edge / figure.dpi for edge in box.extents)

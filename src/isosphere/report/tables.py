@@ -30,14 +30,14 @@ Records = Sequence[Record]
 
 
 def show(table: Table | Group) -> None:
-    """Print a table whole: beyond the width of a terminal its lines wrap, where rich alone would cut the numbers."""
+    """Print a table whole. Beyond the width of a terminal its lines wrap, where rich alone would cut the numbers."""
     console = Console()
     needed = Measurement.get(console, console.options.update(max_width=1000), table).maximum
     Console(width=max(needed, console.width)).print(table)
 
 
 def tested_on(metrics: Iterable[Metric], results: Iterable[Mapping[str, Any]]) -> str:
-    """What was measured, in the runs' own words; older ones have none, and always tested what is usual.
+    """What was measured, in the runs' own words. Older runs have none, and always tested what is usual.
 
     A trial takes held-out training data for test data and says so, so its recipe decides what they are.
     """
@@ -111,7 +111,7 @@ def spread(values: Sequence[float]) -> str:
 
 
 def seeds_table(records: Records) -> Table | Group:
-    """Mean and standard deviation over the seeds of every method of every cell, in percent, at the end of training."""
+    """Mean and standard deviation over the seeds of every method of every cell, in percent, at the end."""
     every = {one.key: one for one in registry.scores(_names(record["last"] for record in records))}
     probe, picked = next(iter(registry.PICKED.items()))
     probed = every.pop(picked, None)
@@ -187,7 +187,7 @@ def probe_table(found: Mapping[float, Mapping[str, Any]], run: str, tested: str)
 
 
 def printed_table(metrics: Iterable[str], rows: Mapping[str, Iterable[float]], title: str) -> Table:
-    """What the paper printed, in percent, as it stands there, under our headings."""
+    """What the paper printed, in percent, unchanged, under our headings."""
     headings = [registry.metric(registry.PAPER.get(name, name)).heading for name in metrics]
     table = Table("method", *map(escape, headings), title=title, box=box.SIMPLE, padding=(0, 1, 0, 0))
     for method, values in rows.items():

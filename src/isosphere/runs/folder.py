@@ -27,7 +27,7 @@ UNREADABLE = (OSError, ValueError, EOFError, KeyError, TypeError, zipfile.BadZip
 class Snapshot:
     """Norms (M,) of some training images at a step, and the degrees (M,) that each turned since step `since`.
 
-    A monitor keeps no norms, a first snapshot has no angles, and an older run may not say since when.
+    A monitor keeps no norms. A first snapshot has no angles. An older run may not say since when.
     """
 
     step: int
@@ -48,7 +48,7 @@ class Embedded:
 
 @dataclass
 class RunFolder:
-    """A run folder as far as it is there, or a run in a monitor's file; `problems` says what is not."""
+    """A run folder as far as it is there, or a run in a monitor's file. `problems` says what is missing."""
 
     folder: Path
     name: str
@@ -128,7 +128,7 @@ class RunFolder:
 
 
 def unscaled(arrays: Mapping[str, "np.ndarray"]) -> "np.ndarray":
-    """Test embeddings (N, D) in float32: a file has them in half precision, scaled to a largest component of 1."""
+    """Test embeddings (N, D) in float32. A file has them in half precision, scaled to a largest component of 1."""
     import numpy as np
 
     return arrays["embeddings"].astype(np.float32) * np.float32(arrays["scale"])
@@ -215,7 +215,7 @@ def _object(run: RunFolder, path: Path, reason: str = "") -> dict[str, Any]:
 
 
 def recipe_and_values(held: Any) -> tuple[schema.Recipe | None, dict[str, Any]]:
-    """A recipe, and its JSON with the defaults of what it does not name; one of another version as it stands."""
+    """A recipe, and its JSON with the defaults of what it does not name. Of another version it stays as it is."""
     try:
         recipe = recipe_of(held)
         return recipe, options.to_dict(recipe)

@@ -14,7 +14,7 @@ Line = dict[str, Any]  # step, kind, and finite numbers
 
 
 def entries(folder: Path, kind: str = "") -> list[Line]:
-    """The lines of a run so far, or those of a kind, as they stand; one that a crash cut short is left out."""
+    """The lines of a run so far, or those of a kind, as they are. One that a crash cut short is left out."""
     path = folder / METRICS
     found = [line for _, line in each_line(path) if isinstance(line, dict)] if path.is_file() else []
     return [line for line in found if kind in ("", line["kind"])]

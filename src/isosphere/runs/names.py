@@ -28,7 +28,7 @@ NAMESAKES = ("data.size", "data.scale", "data.seed", "data.per_class")  # of oth
 
 
 def results_path(path: Path) -> Path:
-    """A file of results that is there; one by a name of before is found under today's, with or without its suffix."""
+    """A file of results that is there. One by an older name is found under today's, with or without its suffix."""
     name = path.name.removesuffix(".json")
     now = path.with_name(f"{RENAMED.get(name, name)}.json")
     return path if path.exists() or not now.is_file() else now

@@ -16,7 +16,7 @@ def bases(run: Path) -> tuple[Path, ...]:
 
 
 def locate(path: str, root: str, run: Path) -> Path:
-    """The file of a test image: `path` below the recipe's data.root or as given, from where the run began or from here.
+    """The file of a test image. `path` is below the recipe's data.root or as given, seen from the run's start or here.
 
     A root that is a CSV stands for its folder. What an older path repeats of the root is dropped if need be. A file
     that is nowhere keeps its path.

@@ -23,7 +23,7 @@ class _Known(TypedDict):
 
 
 class Record(_Known, total=False):
-    """A run, as files of results hold it and as tables and figures take it; older ones lack some fields."""
+    """A run, as files of results hold it and as tables and figures take it. Older ones lack some fields."""
 
     name: str
     folder: Path  # of a run that is read from its own
@@ -47,7 +47,7 @@ class Record(_Known, total=False):
 
 @dataclass(frozen=True)
 class Experiment:
-    """What the runs of a file have in common, and other files do not: by it a file is found, whatever its name."""
+    """What the runs of a file have in common, and other files do not. A file is found by it, whatever its name."""
 
     table: str  # as `isosphere reproduce` names it; empty for other runs
     dataset: str
@@ -68,7 +68,7 @@ class Results:
 
 
 def read_results(path: Path, strict: bool = True) -> Results:
-    """A file of results, or of one record, also by a name of before; if lenient, odd records are left out.
+    """A file of results, or of one record, also by an older name. If lenient, odd records are left out.
 
     A record without cell and method, as older files have, goes by its name less its seed.
     """

@@ -107,7 +107,7 @@ def _renamed(values: Any) -> Any:
 
 
 def translate_record(record: dict[str, Any]) -> dict[str, Any]:
-    """A result.json, or a record of a file of results, of any version: `notes` is a list of sentences."""
+    """A result.json, or a record of a file of results, of any version. Its `notes` become a list of sentences."""
     found = {RECORDED.get(key, key): value for key, value in record.items()}
     if "notes" in found:
         notes = found["notes"] or []

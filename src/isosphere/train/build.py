@@ -74,7 +74,7 @@ def in_steps(loop: schema.Loop, batches: ClassBatches | ShuffledBatches) -> sche
 
 @torch.no_grad()
 def build_model(recipe: schema.Recipe, task: Task, given: Any = None) -> tuple[schema.Recipe, Embedder]:
-    """The embedder that the recipe names, and the recipe with what was found out about a network of the user's own.
+    """The embedder that the recipe names, and the recipe with what was found out about a user's own network.
 
     A backbone that cannot take images of the recipe's size is refused, before anything is written.
     """

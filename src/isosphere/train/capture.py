@@ -1,4 +1,4 @@
-"""The whole step as one CUDA graph: the host only copies a batch in and says go."""
+"""The whole step as one CUDA graph: the host only copies a batch in and starts it."""
 
 from collections.abc import Callable
 from functools import cache
@@ -23,12 +23,12 @@ class CompiledView:
 
 
 class CapturedStep:
-    """Replays `update(run, images, labels, progress)`, captured once for fixed shapes; results live till the next call.
+    """Replays `update(run, images, labels, progress)`, captured once for fixed shapes. Results live till the next call.
 
-    The run is given at each call, since one that were kept here would make a cycle and outlive its training.
+    The run is given at each call. If it were kept here, it would make a cycle and outlive its training.
 
-    `modules` and `optimizer` are what the update changes: the steps that warm it up are undone in place, and
-    random numbers begin again, so that dropout is the same in a run that was resumed.
+    `modules` and `optimizer` are what the update changes. The steps that warm it up are undone in place. Random numbers
+    begin again, so dropout is the same in a run that was resumed.
     """
 
     def __init__(self, update: Update, modules: list[torch.nn.Module], optimizer: torch.optim.Optimizer):

@@ -70,7 +70,7 @@ class Frozen:
             return linear_probe(*self._labeled(embedded), lrs=lrs, seed=seed, progress=show)
 
     def _labeled(self, embedded: Embedded) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Features and labels of both sets; a test set that lacks a class numbers the others anew, so names decide."""
+        """Features and labels of both sets. A test set that lacks a class numbers the others anew, so names decide."""
         number = {name: label for label, name in enumerate(self.train.classes)}
         truth = torch.tensor([number[name] for name in self.images.classes])[self.images.labels]
         device = embedded["train"].device
@@ -135,7 +135,7 @@ def unlabeled_task(data: schema.Unlabeled, device: torch.device) -> Task:
 
 
 def _split(images: ImageSet, share: float, root: str) -> tuple[ImageSet, ImageSet]:
-    """Of each class this share for testing, evenly in the set's order and never the first; a given split wins."""
+    """This share of each class for testing, evenly in the set's order and never the first. A given split wins."""
     if images.splits is not None:
         apart = torch.tensor([split == "test" for split in images.splits])
     else:

@@ -53,7 +53,7 @@ class Evaluation(Protocol):
         """The metrics of the backbone's own features, which training must beat; empty where there is no such thing."""
 
     def relation(self, classes: Sequence[str], images: int | None, kind: str, compared: bool) -> str:
-        """What the images are to a model that was trained on these classes, and on so many images if known.
+        """What the images are to a model trained on these classes, and on so many images if known.
 
         `kind` is "test" or "held-out training". `compared` says that no file is in both.
         """

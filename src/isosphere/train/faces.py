@@ -38,10 +38,10 @@ FARS = (0.01, 0.001)  # false accept rates at which true accepts are measured, w
 
 @dataclass(frozen=True)
 class Faces:
-    """Verification of each set of pairs; after the last step also identification, and how norms foresee errors.
+    """Verification of each set of pairs. At the end also identification, and how well norms predict errors.
 
     `accuracy` is the mean over the sets. Embeddings are averaged over a face and its mirror image. Probes are found
-    among so many of all distractors, `rank1@1000`, and, where these are several sets, among each, `rank1@singles`.
+    among so many of all distractors, `rank1@1000`. Of several sets each has its own, `rank1@singles`.
     """
 
     pairs: tuple[Pairs, ...]
@@ -95,7 +95,7 @@ class Faces:
                 fars = [far for far in FARS if far * int((~pairs.same).sum()) >= FEWEST_FALSE_ACCEPTS]
                 accepted = tar_at_far(cosines, pairs.same, fars) if fars else {}
                 found |= {f"{pairs.name}_tar@{far:g}": share for far, share in accepted.items()}
-                found |= _foreseen(pairs.name, lower, wrong)
+                found |= _norm_errors(pairs.name, lower, wrong)
         found = {self.headline: sum(found[pairs.name] for pairs in self.pairs) / len(self.pairs)} | found
         if self.probes is None or "probes" not in embedded:
             return found
@@ -114,7 +114,7 @@ class Faces:
         if len(sets) > 1:
             for name, its in sets.items():
                 found[f"rank1@{name}"] = _none(distractors_ahead(probes, labels, its, [len(its)])[2][len(its)])
-        return found | _foreseen("rank1", norms(probes)[rows], ahead[counts[-1]] > 0)
+        return found | _norm_errors("rank1", norms(probes)[rows], ahead[counts[-1]] > 0)
 
     def untrained(self, embedder: ImageEmbedder) -> dict[str, float]:
         return {}  # faces are judged by embeddings alone
@@ -137,8 +137,8 @@ def _none(ahead: Tensor) -> float:
     return float((ahead == 0).double().mean())
 
 
-def _foreseen(name: str, lengths: Tensor, wrong: Tensor) -> dict[str, float]:
-    """How well a low norm foresees an error; nothing where there is none to foresee."""
+def _norm_errors(name: str, lengths: Tensor, wrong: Tensor) -> dict[str, float]:
+    """How well a low norm predicts an error; nothing where there is none to predict."""
     auroc = norm_and_errors(lengths, wrong, groups=1)["auroc"]
     return {} if auroc is None else {f"{name}_norm_auroc": auroc}
 
@@ -158,7 +158,7 @@ def faces_task(data: schema.Faces, device: torch.device) -> Task:
 
 
 def faces_evaluation(data: schema.Faces, device: torch.device) -> Faces:
-    """The evaluation alone: none of the people who are trained on, of whom there may be many, is opened."""
+    """The evaluation alone. None of the people trained on, who may be many, is opened."""
     return build_evaluation(data, device, *open_tests(data))[0]
 
 
@@ -236,7 +236,7 @@ def _refuse_singles(probes: Images, place: str) -> None:
 
 
 def _pairs(place: str, data: schema.Faces) -> Pairs:
-    """The pairs `name` or `name:share`; photographs of one's own are cut as those trained on if there is no share."""
+    """The pairs `name` or `name:share`. Without a share, photographs of one's own are cut as those trained on."""
     name, view = parse_place(place, "pairs")
     found = read_pairs(name, data.pairs_root, data.allow_missing)
     if found.images.paths is None:
@@ -257,6 +257,6 @@ def _folded(pairs: Pairs) -> Pairs:
 
 
 def _source(place: str, field: str) -> Source:
-    """Probes or distractors, whole without a share; these may also lie in one folder, as nobody asks who they are."""
+    """Probes or distractors, whole without a share. They may also lie in one folder, as nobody asks who they are."""
     path, view = parse_place(place, field)
     return Source(open_images(path, flat=field == "distractors"), Path(path), view or alignment.WHOLE)

@@ -37,9 +37,9 @@ def _hold(folder: Path, stack: ExitStack) -> list[str]:
 
 @contextmanager
 def claimed(parent: str | Path, name: str) -> Iterator[Path]:
-    """A folder of this name, or with the next free number, that no other run has; on all ranks the same.
+    """A folder of this name, or with the next free number, that no other run has. All ranks get the same.
 
-    One that is left empty goes again.
+    One that is left empty is removed again.
     """
     with ExitStack() as stack:
         yield distributed.on_first(lambda: _claim(Path(parent), name, stack))

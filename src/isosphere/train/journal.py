@@ -31,7 +31,7 @@ WRITTEN = (
 
 
 class Journal:
-    """Writes a run's folder, and gives its numbers to loggers and a screen; only the first rank's is active."""
+    """Writes a run's folder, and gives its numbers to loggers and a screen. Only the first rank's is active."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class Journal:
         self.lines.flush()
 
     def snapshot(self, step: int, indices: torch.Tensor, norms: torch.Tensor, directions: torch.Tensor) -> None:
-        """Norms of a fixed subset of the training images, and the angle in degrees that each turned since the last."""
+        """Norms of a fixed subset of the training images, and the degrees that each turned since the last."""
         if not self.active:
             return
         folder, every = self.folder / runs.SNAPSHOTS, self.loop.snapshot_every
@@ -175,14 +175,14 @@ class Journal:
 
 
 def _clear(folder: Path) -> None:
-    """Remove what a run before has left: a new one that is broken off would pass for finished, with its numbers."""
+    """Remove what an earlier run has left. A new one that is broken off would pass for finished, with its numbers."""
     for pattern in WRITTEN if (folder / runs.RECIPE).is_file() else ():
         for path in folder.glob(pattern):
             path.unlink()
 
 
 def below(path: Path, root: Path) -> str:
-    """A path as seen from the data's root, a folder or a CSV in one, so that both may move; one elsewhere as it is."""
+    """A path as seen from the data's root, or from a CSV's folder, so that both may move. One elsewhere stays."""
     folder = root.parent if root.is_file() else root
     return str(path.relative_to(folder) if path.is_relative_to(folder) else path)
 

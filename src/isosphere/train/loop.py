@@ -1,4 +1,4 @@
-"""The one training loop, top to bottom: `fit`, `prepare`, `train`. One process or many, broken off and resumed."""
+"""The one training loop, top to bottom: `fit`, `prepare`, `train`. One process or many, interrupted and resumed."""
 
 import os
 import signal
@@ -35,8 +35,10 @@ PCA_IMAGES = 10_000  # training images whose features a first head is made of
 
 
 class Fitted(NamedTuple):
-    """Where a run is, what its result.json holds (on the first rank), the run unless it had finished before, and the
-    objects it was given."""
+    """Where a run is, what its result.json holds, the run, and its objects.
+
+    The first rank has the result. A run that had finished before is None. The objects are those it was given.
+    """
 
     folder: Path
     result: dict[str, Any]
@@ -45,7 +47,7 @@ class Fitted(NamedTuple):
 
 
 def fit(recipe: schema.Recipe, folder: str | Path, device: str = "auto", resume: bool = False) -> dict[str, Any]:
-    """Train a recipe into a new run folder, or go on from its checkpoint; returns what result.json holds."""
+    """Train a recipe into a new run folder, or go on from its checkpoint. Returns what result.json holds."""
     return fitted(recipe, folder, device, resume).result
 
 
@@ -97,7 +99,8 @@ def prepare(
 
     Recipe and objects are as `own.found` gives them.
 
-    A run `before` in the same process lends its data, and its compiled network if this one's would be the same.
+    A run `before` in the same process lends its data. It lends its compiled network, too, if this one's would be the
+    same.
     """
     compatible.check(recipe)
     if recipe.loop.tensorboard:
@@ -139,7 +142,7 @@ def prepare(
 
 
 def train(run: Run, folder: Path, resume: bool = False, loggers: Sequence[Logger] = ()) -> dict[str, Any]:
-    """Train a prepared run to its end; one that does not resume takes the place of what its folder holds."""
+    """Train a prepared run to its end. One that does not resume takes the place of what its folder holds."""
     task, loop, resumed_at = run.task, run.loop, run.step if resume else None
     journal = Journal(folder, run.recipe, loop, run.device, resumed_at, distributed.rank() == 0, loggers)
     with journal, _repeatable(run.recipe.loop.deterministic), signals() as run.caught:
@@ -201,7 +204,7 @@ def _repeatable(wanted: bool) -> Iterator[None]:
 
 
 def _begin(run: Run, journal: Journal) -> None:
-    """What is done to the first weights after the random start that the seed gives, and what they measure."""
+    """What is done to the first weights after the seed's random start, and what they measure."""
     if run.recipe.model.head_start == "pca":
         images = run.task.images
         some = images.subset(torch.linspace(0, len(images) - 1, min(len(images), PCA_IMAGES)).long())
@@ -225,7 +228,7 @@ def _due(every: int, step: int) -> bool:
 
 
 def _log(run: Run, journal: Journal, episodes: Episodes, found: dict[str, Tensor]) -> None:
-    """Write a line where one is due; reading a value waits for a GPU, so there it is done nowhere else."""
+    """Write a line where one is due. Reading a value waits for a GPU, so it is done nowhere else."""
     logged = run.step == 1 or _due(run.loop.log_every, run.step)  # the first: warnings measure by it
     if logged or run.device.type == "cpu":
         _stop_if_not_finite(run, found)

@@ -30,8 +30,8 @@ class MirroredRetrieval(Retrieval):
 def measure_run(trained: Trained, data: Any = None, objects: Objects = NO_OBJECTS) -> dict[str, Any]:
     """A trained run on its own test images, or in retrieval among all classes of a folder, a CSV or a dataset.
 
-    Of a given split only test images are measured. Returns the metrics as `last`, and as `tested` what the images are
-    to the run. `objects` are the parts of its own that the run was given.
+    Of a given split only test images are measured. Returns the metrics as `last`. `tested` is what the images are to
+    the run. `objects` are the parts of its own that the run was given.
     """
     if data is None:
         evaluation = _own_evaluation(trained, objects)

@@ -30,7 +30,7 @@ def kind_of(data: schema.Data) -> str:
 
 
 def named(people: Iterable[str]) -> dict[str, str]:
-    """Names by their letters, of those who have more than a number, which another set may give to somebody else."""
+    """Names by their letters, of those with more than a number. Another set may give a number to somebody else."""
     return {letters(name): name for name in people if not name.isdigit()}
 
 
@@ -53,7 +53,7 @@ def refuse_probes(probes: Images, distractors: Sequence[Images]) -> None:
 
 
 def refuse_trained(people: Images, tests: Sequence[Images]) -> None:
-    """Refuse to train on photographs that are tested on, and warn of people who have the name of one of them."""
+    """Refuse to train on photographs that are tested on. Warn of people who have the name of one of them."""
     file = _file()
     shown = {file(path) for images in tests for path in images.paths or ()}
     trained = {file(path): label for path, label in zip(people.paths or (), people.labels.tolist(), strict=False)}
@@ -75,7 +75,7 @@ def _namesakes(people: Iterable[str], sets: Sequence[Images]) -> list[str]:
 
 
 def _file() -> Callable[[str], str]:
-    """Whether two paths are one file: a data set has few folders and many files, so folders are kept."""
+    """Whether two paths are one file. A data set has few folders and many files, so folders are kept."""
     folder = cache(os.path.realpath)
 
     def file(path: str) -> str:
@@ -87,7 +87,7 @@ def _file() -> Callable[[str], str]:
 
 
 def copies(train: Images, tests: Sequence[Images]) -> str:
-    """A note, also given as a warning, on test files that are copies of training files; empty where there are none."""
+    """A note on test files that are copies of training files, also given as a warning. Empty where there are none."""
     if any(images is train for images in tests):  # without labels the training images themselves are measured
         return ""
     tested = list(dict.fromkeys(path for images in tests for path in images.paths or ()))

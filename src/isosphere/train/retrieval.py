@@ -1,4 +1,4 @@
-"""Retrieval: an image of a class is found by another one, as a rule among classes that were not trained on."""
+"""Retrieval: an image of a class is found by another one, usually among classes that were not trained on."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Checkpoints: all that a run needs to go on, written so that a crash at any moment leaves a whole one."""
+"""Checkpoints: all that a run needs to go on. A crash at any moment leaves a whole one."""
 
 import hashlib
 import os
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def resumed_recipe(recipe: schema.Recipe, changes: dict[str, Any], run: Path) -> schema.Recipe:
-    """A run's recipe with fields changed; all paths are absolute if it is resumed elsewhere than it was begun."""
+    """A run's recipe with fields changed. All paths are absolute if it is resumed in another folder."""
     begun, *_ = folders = runs.bases(run)
     if begun.resolve() == Path.cwd():
         return options.override(recipe, changes)
@@ -79,7 +79,7 @@ def capture(run: "Run") -> dict[str, Any]:
 
 
 def _names(images: Images) -> str:
-    """A digest of the images' classes and, if they are files, names, in order: batches are drawn by their numbers."""
+    """A digest of the images' classes and, if they are files, names, in order. Batches are drawn by their numbers."""
     digest = hashlib.sha256(images.labels.cpu().numpy().tobytes())
     digest.update("\0".join(map(os.path.basename, images.paths or [])).encode("utf-8", "surrogateescape"))
     return digest.hexdigest()
@@ -131,8 +131,8 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, saved: dict[str, Any]) -
 def _like_parameter(name: str, value: Any, parameter: torch.Tensor, on_device: bool) -> Any:
     """A value of an optimizer's state as this parameter needs it.
 
-    A fused step wants moments with the strides of the weights, which are channels last on a GPU and plain on a CPU.
-    A fused or captured Adam wants its count of steps on the weights' device, any other on the CPU.
+    A fused step wants moments with the strides of the weights. These are channels last on a GPU and plain on a CPU. A
+    fused or captured Adam wants its count of steps on the weights' device, any other on the CPU.
     """
     if name == "step":
         return torch.as_tensor(value, dtype=torch.float32).to(parameter.device if on_device else "cpu", copy=True)

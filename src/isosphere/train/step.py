@@ -46,7 +46,7 @@ class Run:
 
 
 def train_step(run: Run, images: Tensor, labels: Tensor) -> dict[str, Tensor]:
-    """One step on this rank's part of the global batch; returns what is logged, as 0-d tensors on the device."""
+    """One step on this rank's part of the global batch. Returns what is logged, as 0-d tensors on the device."""
     progress = run.step / run.loop.steps
     factor = lr_factor(run.recipe.schedule, progress)
     for group in run.optimizer.param_groups:

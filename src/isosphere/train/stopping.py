@@ -1,4 +1,4 @@
-"""How a run ends before its time: divergence, signals that wait for the end of a step; what to try against warnings."""
+"""How a run ends before its time: divergence, and signals that wait for the end of a step. Remedies for warnings."""
 
 import contextlib
 import signal
@@ -45,7 +45,7 @@ def advice(run: "Run", step: int) -> dict[str, str]:
     warm = [] if run.recipe.schedule.warmup else ["warm up (--schedule.warmup 0.1)"]
     found = {"exploding": _either([*warm, lower]), "collapsing": _either([*weaken, lower])}
     if eta == last:
-        found["spreading"] = "whether a constraint helps, a comparison on held-out classes says"
+        found["spreading"] = "only a comparison on held-out classes shows whether a constraint helps"
     return found
 
 

@@ -10,7 +10,7 @@ from isosphere.train.evaluation import Evaluation
 
 @dataclass(frozen=True)
 class Task:
-    """Training images with what is done to their pixels, and the evaluation; a view of None leaves pixels alone."""
+    """Training images with what is done to their pixels, and the evaluation. A view of None leaves pixels alone."""
 
     images: Images
     view: View | None
@@ -30,7 +30,7 @@ class Task:
         return found
 
     def in_words(self, batches: ClassBatches | ShuffledBatches) -> str:
-        """What is trained and what measured: a folder that was read other than meant shows here."""
+        """What is trained on and measured, in words. A folder that was read in another way than meant shows here."""
         sizes = self.sizes
         parts = [
             f"{sizes[f'{part}_images']:,} images"

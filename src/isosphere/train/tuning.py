@@ -1,4 +1,4 @@
-"""Many runs in one process, and the best of several: data and compilation are paid once, what is there is skipped."""
+"""Many runs in one process, and the best of several. Data and compilation are paid once."""
 
 import sys
 from collections.abc import Callable, Mapping
@@ -59,7 +59,7 @@ class Runner:
             return {"recipe": options.to_dict(recipe), "last": {}, "diverged": str(error)} | environment(self.device)
 
     def refuse_other_data(self, result: Mapping[str, Any], recipe: schema.Recipe, place: Path) -> None:
-        """A result on one's own people is not taken for one on others: where these are at hand, numbers must agree.
+        """Refuse a result on one's own people that is of others: where these are at hand, numbers must agree.
 
         Benchmarks need no such check: what their copies lack is refused, or noted in the result.
         """
@@ -89,7 +89,7 @@ def run_many(recipes: Mapping[Path, schema.Recipe], device: str = "auto") -> dic
 
 
 class Trial(NamedTuple):
-    """A recipe that was tried, the metrics it ended with (none if it diverged), and the score that ranks it."""
+    """A recipe that was tried, the metrics it ended with (None if it diverged), and the score that ranks it."""
 
     recipe: schema.Recipe
     last: Mapping[str, float]

@@ -15,7 +15,7 @@ from isosphere.runs import Record, RunFolder
 
 
 def comparisons(runs: Sequence[RunFolder]) -> list[str]:
-    """A sentence for each run whose recipe differs in the constraint alone from one without, else from the first.
+    """A sentence for each run against one without a constraint that is the same in all else, or against the first.
 
     Where pairs differ in the same, of several seeds for instance, one more has their mean.
     """
@@ -89,7 +89,7 @@ def _means(found: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 
 def method_changes(records: Sequence[Record], methods: Iterable[str]) -> list[str]:
-    """A sentence for each method with a constraint, over all its runs that differ from one without in that alone."""
+    """A sentence for each constraint over all runs that differ from one without in that alone."""
     said: list[str] = []
     whole = [record for record in records if record["last"]]
     plain = {(r["cell"], r["seed"]): r for r in whole if labels.method(r["recipe"]) == BASELINE}

@@ -47,7 +47,7 @@ def gallery_section(runs: Sequence[RunFolder], styles: Styles) -> tuple[str, lis
 
 
 def _gallery(members: Sequence[RunFolder], styles: Styles, budget: int) -> tuple[dict[str, Any], list[str]]:
-    """What is shown for one test set, and sentences that say what it is, or why there is nothing."""
+    """What is shown for one test set, and sentences on what it is, or why there is nothing."""
     pictures, reason = _pictures(members)
     if pictures is None:
         return {}, [f"There is no gallery: {reason}."]

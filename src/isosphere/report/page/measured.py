@@ -15,7 +15,7 @@ NORMS = tuple(map(registry.metric, registry.NORMS))
 
 
 def shown_metrics(found: Iterable[Mapping[str, float]]) -> tuple[list[Metric], list[Metric]]:
-    """The metrics of a first table, those of a task that we do not know last, and of a second one about faces."""
+    """The metrics of a first table, with an unknown task's last, and those of a second one about faces."""
     names = dict.fromkeys(name for one in found for name in one if name not in ("kind", "step"))
     return registry.shown(names), registry.pair_details(names)
 
@@ -93,7 +93,7 @@ def _state(run: RunFolder) -> str:
 
 
 def _cautions(runs: Sequence[RunFolder]) -> list[str]:
-    """What is to be known of the images, said once of all runs that it is true of."""
+    """What readers must know of the images, once for all runs that it is true of."""
     sets = dict.fromkeys(labels.dataset(run.values) for run in runs if labels.group(run.values, "data"))
     cautions = [f"the runs are of different images, so their metrics do not compare: {', '.join(sets)}"]
     cautions *= len(sets) > 1

@@ -93,7 +93,7 @@ def _charted(name: str, title: str, styles: Styles, drawn: Sequence[str], senten
 
 
 def _when(steps: Mapping[str, str]) -> str:
-    """The steps that runs are seen at: once if all have the same, else of each, as one may not have come as far."""
+    """The steps at which runs are shown: once if all have the same, else of each. Some may not have come as far."""
     each = [f"{name}: {step}" for name, step in steps.items()]
     return f" ({', '.join(each if len(set(steps.values())) > 1 else list(steps.values())[:1])})"
 

@@ -139,7 +139,7 @@ def forests(records: Sequence[Record]) -> list[str]:
 
 
 def curves(groups: Groups, styles: Styles) -> str:
-    """Per cell the course of what was measured on the way, loss and norms, averaged over the seeds of a method."""
+    """Per cell the course of evaluation, loss and norms, averaged over the seeds of a method."""
     tests = [test for found in groups.values() for record in found for test in record.get("tests") or ()]
     on_the_way = registry.headline({name for test in tests for name in test}, training=True)
     wanted: dict[str, tuple] = {}

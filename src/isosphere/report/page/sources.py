@@ -11,7 +11,7 @@ from isosphere.runs import Results, RunFolder
 
 
 def read_sources(paths: Sequence[Path]) -> tuple[list[RunFolder], list[Results]]:
-    """The runs of folders and monitors' files, and the files of results, each once; any other path is refused."""
+    """The runs of folders and monitors' files, and the files of results, each once. Any other path is refused."""
     paths = list({path.resolve(): path for path in paths}.values())
     if not paths:
         raise BadArgument("runs", [], "at least one run folder, file of a NormMonitor or file of results")
@@ -48,6 +48,6 @@ def _note_missing(run: RunFolder) -> None:
 
 
 def images_of(run: RunFolder) -> str:
-    """What was embedded at the end: test images, but of a trial held-out ones, without labels those trained on."""
+    """What was embedded at the end: test images, held-out ones of a trial, or without labels those trained on."""
     trained = "the images trained on"
     return labels.held_out(run.values) or (trained if run.about.get("tested") == trained else "test images")
