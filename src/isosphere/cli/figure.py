@@ -13,7 +13,7 @@ from pathlib import Path
 from isosphere.cli.parser import Parser
 
 OWN = {
-    "metric": "convergence, constraints, rates, trials, differences: the metric",
+    "metric": "convergence, constraints, rates, trials, differences, causes: the metric",
     "metrics": "ablation: metrics, as recall@1,nmi",
     "than": "differences: the method to compare with",
     "source": "norms: of train or test images",
