@@ -50,13 +50,14 @@ def causes(runs: list[Path], out: Path, metric: str = "") -> list[Path]:
         from matplotlib.cm import ScalarMappable
         from matplotlib.colors import LogNorm
 
-        colors = ScalarMappable(LogNorm(*_limits(whole)), COLORS)
+        low, high = _limits(whole)
+        colors = ScalarMappable(LogNorm(low, high), COLORS)
         for panel, (name, its) in zip(panels, groups.items(), strict=True):
             draw(panel, its, metric, markers, colors)
             panel.set_title(f"{name}, {measured.start(its)}")
             panel.set_ylabel(registry.metric(metric).label)
         panels[-1].set_xlabel("training loss on angles, without the penalty (falls to the right)")
-        ticks = [tick for tick in TICKS if colors.norm.vmin <= tick <= colors.norm.vmax]
+        ticks = [tick for tick in TICKS if low <= tick <= high]
         bar = figure.colorbar(colors, ax=panels, label=TURN, extend="both", shrink=0.6)
         bar.set_ticks(ticks, labels=[f"{tick:g}" for tick in ticks], minor=False)
         bar.ax.minorticks_off()

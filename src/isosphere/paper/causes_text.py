@@ -1,6 +1,7 @@
 """The experiment on causes in Markdown: tables, and sentences whose words follow from the intervals."""
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -93,13 +94,14 @@ def by_rate(records: Sequence[Record], title: str, shown: Callable[[list[Record]
 
 def values(records: Sequence[Record]) -> str:
     """The metrics of the last step, mean ± standard deviation over seeds."""
-    return "\n\n".join(
-        by_rate(records, f"{registry.metric(metric).heading}, last step", lambda its, m=metric: _scored(its, m))
+    found = [
+        by_rate(records, f"{registry.metric(metric).heading}, last step", partial(_scored, metric))
         for metric in (PRIMARY, SECOND)
-    )
+    ]
+    return "\n\n".join(found)
 
 
-def _scored(records: list[Record], metric: str) -> str:
+def _scored(metric: str, records: list[Record]) -> str:
     found = list(measured.scores(records, metric).values())
     lost = len(records) - len(found)
     return spread(found) + f" ({len(found)} of {len(records)}, the others diverged)" * bool(lost) if records else "-"
