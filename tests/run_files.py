@@ -34,7 +34,8 @@ def make_run(tmp_path):
             metrics = {"recall@1": 0.3 + step / 100, "map@r": 0.1 + step / 200, "nmi": 0.5, "f1": 0.2, "norm_mean": 9.0}
             lines.append({"step": step, "kind": "test", **metrics})
             lines.append(
-                {"step": step + 5, "kind": "train", "loss": 1.0, "norm_mean": 8.0 + step, "norm_variance": 0.5}
+                {"step": step + 5, "kind": "train", "norm_mean": 8.0 + step, "norm_variance": 0.5}
+                | {"loss": 1.0, "metric": 0.9}
             )
         (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
         (folder / "result.json").write_text(json.dumps({"recipe": held, "last": metrics}))

@@ -116,3 +116,9 @@ def test_a_run_that_has_not_finished_has_no_last(make_run):
     assert first(run)["last"] == {}
     (run / runs.METRICS).write_text(json.dumps({"step": 0, "kind": "test", "recall@1": 0.5}))
     assert len(first(run)["tests"]) == 1
+
+
+def test_an_evaluation_has_the_mean_loss_since_the_one_before():
+    logged = [{"step": step, "metric": float(step), "loss": 99.0} for step in (1, 2, 3, 4)] + [{"step": 5, "loss": 9.0}]
+    found = records.with_training_loss([{"step": 0}, {"step": 2}, {"step": 4}, {"step": 5}], logged)
+    assert found == [{"step": 0}, {"step": 2, "training_loss": 1.5}, {"step": 4, "training_loss": 3.5}, {"step": 5}]

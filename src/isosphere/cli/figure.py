@@ -13,7 +13,7 @@ from pathlib import Path
 from isosphere.cli.parser import Parser
 
 OWN = {
-    "metric": "convergence, constraints, rates, trials, differences: the metric, for instance map@r",
+    "metric": "convergence, constraints, rates, trials, differences, causes: the metric, for instance map@r",
     "metrics": "ablation: the metrics, for instance recall@1,nmi",
     "than": "differences: the method to compare with; by default none, the baseline",
     "source": "norms: train or test images; by default train",

@@ -65,6 +65,7 @@ OTHERS = (
     Metric("lr_proxy_cv", "learning rate of directions (proxy), coefficient of variation", "", ""),
     Metric("radial_share", "radial share of the squared gradient", "", ""),
     Metric("tangential_share", "tangential share of the squared gradient", "", ""),
+    Metric("training_loss", "loss without the penalty since the evaluation before", "", "lower"),
     Metric("turn_mean", "mean turn since the snapshot before", "degrees", ""),
     Metric("turn_variance", "variance of the turns", "degrees²", ""),
     Metric("turn_slope", "slope of log turn by log norm", "", ""),

@@ -31,6 +31,9 @@ FIGURES = {
     "trials": Figure(
         "what the trials scored on held-out training classes or images", "isosphere.paper.figures:trials"
     ),
+    "causes": Figure(
+        "R@1, or --metric, against the training loss; in color the turn", "isosphere.paper.causes_figure:causes"
+    ),
 }
 ALL = OURS | FIGURES
 """Those of any run, and the paper's own."""

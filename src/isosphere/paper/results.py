@@ -10,6 +10,7 @@ from isosphere.metrics.registry import NORM_MEAN, NORM_VARIANCE
 from isosphere.recipes import schema
 from isosphere.recipes.fields import PLACES as PLACES_OF_DATA
 from isosphere.recipes.identity import alike, base_names
+from isosphere.report.records import with_training_loss
 from isosphere.runs import Record
 from isosphere.train.journal import write_json
 
@@ -56,7 +57,7 @@ class Results:
         record["norms"] = [[line[name] for name in names] for line in finite]  # an exploding variance is left out
         for name, of in (("tests", "test"), ("turns", "turn")):
             record[name] = [{k: v for k, v in line.items() if k != "kind"} for line in lines if line["kind"] == of]
-        record["tests"] = _with_training_loss(record["tests"], [line for line in lines if line["kind"] == "train"])
+        record["tests"] = with_training_loss(record["tests"], [line for line in lines if line["kind"] == "train"])
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with locks.hold(self.path.with_name(".lock"), wait=True):
             self._read()
@@ -68,16 +69,6 @@ class Results:
             kept = {its: [_less_seed(r) for r in found] for its, found in self.records.items()}
             write_json(self.path, said | kept)
         return record
-
-
-def _with_training_loss(tests: list[dict[str, Any]], logged: list[runs.Line]) -> list[dict[str, Any]]:
-    """Each evaluation, with the criterion's mean at the steps logged since the one before. The penalty is not in it."""
-    found, before = [], -1
-    for test in tests:
-        losses = [line["metric"] for line in logged if before < line["step"] <= test["step"] and "metric" in line]
-        found.append({**test, **({"training_loss": sum(losses) / len(losses)} if losses else {})})
-        before = test["step"]
-    return found
 
 
 def _less_seed(record: Record) -> dict[str, Any]:

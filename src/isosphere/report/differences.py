@@ -64,11 +64,8 @@ def pooled(
     if sum(map(len, cells.values())) < ENOUGH:
         return Difference(method, than, cells, mean, None, None)
     if len(cells) == 1:
-        from scipy import special  # slow to import
-
         (found,) = cells.values()
-        reach = float(special.stdtrit(len(found) - 1, 0.975) * np.std(found, ddof=1) / len(found) ** 0.5)
-        return Difference(method, than, cells, mean, mean - reach, mean + reach)
+        return Difference(method, than, cells, mean, *students(found))
     generator = np.random.default_rng(0)
     drawn = np.stack(
         [generator.choice(found, (resamples, len(cells), len(found))).mean(2) for found in cells.values()], axis=2
@@ -76,6 +73,15 @@ def pooled(
     picks = generator.integers(len(cells), size=(resamples, len(cells)))
     low, high = np.quantile(np.take_along_axis(drawn, picks[..., None], 2).mean((1, 2)), (0.025, 0.975))
     return Difference(method, than, cells, mean, float(low), float(high))
+
+
+def students(found: Sequence[float]) -> tuple[float, float]:
+    """Student's 95 % interval of the mean of at least two values."""
+    from scipy import special  # slow to import
+
+    mean = float(np.mean(found))
+    reach = float(special.stdtrit(len(found) - 1, 0.975) * np.std(found, ddof=1) / len(found) ** 0.5)
+    return mean - reach, mean + reach
 
 
 def compared_methods(records: Sequence[Record]) -> list[tuple[str, str]]:

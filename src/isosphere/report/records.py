@@ -8,7 +8,7 @@ from isosphere.errors import BadArgument, MissingPart, NotResults, Option, Unfin
 from isosphere.metrics import registry
 from isosphere.metrics.registry import NORM_MEAN, NORM_VARIANCE
 from isosphere.recipes import labels
-from isosphere.runs import Embedded, Record, RunFolder, Snapshot
+from isosphere.runs import Embedded, Line, Record, RunFolder, Snapshot
 
 
 def read_folders(paths: Sequence[Path]) -> list[RunFolder]:
@@ -44,9 +44,20 @@ def record_of(run: RunFolder) -> Record:
     return {
         "cell": f"{labels.dataset(run.values)}, {labels.loss(run.values)}", "method": labels.method(run.values),
         "seed": run.values.get("seed", 0), "recipe": run.values, "last": run.last if run.finished else {},
-        "name": run.name, "folder": run.folder, "tests": run.of_kind("test"), "turns": run.of_kind("turn"),
+        "name": run.name, "folder": run.folder, "turns": run.of_kind("turn"),
+        "tests": with_training_loss(run.of_kind("test"), run.of_kind("train")),
         "norms": [[its["step"], its.get("loss"), its[NORM_MEAN], its[NORM_VARIANCE]] for its in lines],
     }  # fmt: skip
+
+
+def with_training_loss(tests: Iterable[Line], logged: Sequence[Line]) -> list[Line]:
+    """Each evaluation with the mean of the criterion, without the penalty, at the steps logged since the one before."""
+    found, before = [], -1
+    for test in tests:
+        losses = [line["metric"] for line in logged if before < line["step"] <= test["step"] and "metric" in line]
+        found.append({**test, **({"training_loss": sum(losses) / len(losses)} if losses else {})})
+        before = test["step"]
+    return found
 
 
 def checked_metric(metric: str, found: Iterable[Collection[str]], training: bool = False) -> str:
