@@ -5,28 +5,21 @@ command line: isosphere train FOLDER
 """
 
 import argparse
-from pathlib import Path
 
-from isosphere.recipes import find
-from isosphere.train.folder import claimed
-from isosphere.train.loop import fit
+import isosphere
 
 parser = argparse.ArgumentParser(description="Train on your own photographs.")
 parser.add_argument("folder", help="holds one folder of images per class")
-parser.add_argument("steps", nargs="?", default="500")
+parser.add_argument("steps", nargs="?", type=int, default=500)
 asked = parser.parse_args()
-recipe = find(
+
+run = isosphere.fit(
     "photos-sec",
-    {
-        "data.root": asked.folder,
-        "loop.steps": asked.steps,
-        "batches.size": "20",
-        "batches.per_class": "4",
-        # With pretrained weights at hand, these make the difference:
-        # "model.backbone": "resnet50", "model.weights": "resnet50.safetensors", "model.freeze_bn": "true",
-        # "data.size": "227", "data.shorter": "256", "optimizer.lr": "2e-5",
-    },
+    data=asked.folder,
+    loop={"steps": asked.steps},
+    batches={"size": 20, "per_class": 4},
+    # With pretrained weights at hand, these make the difference:
+    # model={"backbone": "resnet50", "weights": "resnet50.safetensors", "freeze_bn": True},
+    # optimizer={"lr": 2e-5}; data={"root": asked.folder, "size": 227, "shorter": 256} in place of the folder
 )
-with claimed("runs", f"{Path(asked.folder).name}-example") as folder:  # a new one each time
-    result = fit(recipe, folder)
-print(folder, {name: round(value, 4) for name, value in result["last"].items()})
+print(run.folder, {name: round(value, 4) for name, value in run.metrics.items()})

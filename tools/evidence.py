@@ -14,6 +14,7 @@ from evidence_parts.numbers import loose
 
 PARTS = {
     "helps": answers.helps, "rates": answers.rates, "heads": answers.heads, "causes": answers.causes,
+    "causes-tables": answers.causes_tables,
     "forms": answers.forms, "eta": answers.eta, "scratch": answers.scratch, "faces": answers.faces,
     "simclr": answers.simclr, "length": answers.length, "seeds": answers.spread_of_seeds,
     "heads-table": heads.heads_table,
