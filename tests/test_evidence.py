@@ -77,9 +77,3 @@ def test_a_speed_of_readme_may_be_rounded_and_not_different():
     assert readme.check(text_of(row=f"| {label} | {' | '.join(cells(label, 0))} |")) == []
     assert readme.check(text_of(row=f"| {label} | 2.6 x | 166 x |")) == []
     assert readme.check(text_of(row=f"| {label} | 2.7 x | 166 x |"))
-
-
-def test_the_table_of_the_demo_is_that_of_the_first_seed():
-    row = " ".join(cells("demo-rendered", 0))
-    assert readme.check(text_of(row=f"```\n demo-rendered {row}\n```")) == []
-    assert readme.check(text_of(row=f"```\n demo-rendered 9{row}\n```"))

@@ -66,7 +66,7 @@ def test_the_python_of_readme_runs(tmp_path, monkeypatch, photos):
 
 
 RECIPE_OF = {"table2": "cub200-ms", "table3": "cub200-ms", "rates": "cub200-ms", "heads": "cub200-ms",
-             "table4": "casia-arcface", "table5": "simclr-cifar10"}  # fmt: skip
+             "table4": "casia-arcface", "table5": "simclr-cifar10", "causes": "cub200-ms"}  # fmt: skip
 
 
 @pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.name)

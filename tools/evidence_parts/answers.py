@@ -219,9 +219,9 @@ def causes() -> str:
             f"- {where}: {equal} at equal rates, {best} with each at its best rate, and {loss} at equal training loss "
             f"({seeds} seed{'s' * (seeds > 1)})"
         )
-    first = "**Not shown yet to be more than a rate.** SEC less the baseline, in points of MAP@R:\n\n" + "\n".join(parts)
+    first = "**Not shown yet to be more than a rate.** SEC less the baseline, in points of MAP@R:"
     heading = "where | method less baseline, MAP@R | " + " | ".join(COMPARED)
-    return f"{first}\n\n{table(heading, rows)}"
+    return "\n\n".join((first, "\n".join(parts), table(heading, rows)))
 
 
 def gap_in_words(gap: Gap) -> str:

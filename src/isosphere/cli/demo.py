@@ -13,7 +13,7 @@ from pathlib import Path
 
 from isosphere.cli.parser import Parser
 
-SHARED = {"loss": "MultiSimilarity"}
+SHARED = {"loss": "MultiSimilarity", "loop.snapshot_images": 0}
 RUNS = {"baseline": {}, "even-norms": {"constraint": "LogNorms", "constraint.eta": 4.0}}
 """From scratch SEC cost accuracy on held-out training classes and log norms did not (`isosphere reproduce causes`)."""
 QUERIES, FOUND = 6, 5
@@ -32,11 +32,11 @@ def run(asked: Namespace) -> None:
     from isosphere.train.folder import claimed
     from isosphere.train.tuning import run_many
 
-    steps = {"loop.steps": asked.steps} if asked.steps else {}
-    snapshots = {"loop.snapshot_every": max(1, asked.steps // 5) if asked.steps else 200, "loop.snapshot_images": 0}
+    shared = SHARED | {"loop.snapshot_every": max(1, asked.steps // 5) if asked.steps else 200}
+    shared |= {"loop.steps": asked.steps} if asked.steps else {}
     with ExitStack() as stack:
         recipes = {
-            stack.enter_context(claimed(asked.out, f"demo-{name}")): find("rendered", SHARED | change | steps | snapshots)
+            stack.enter_context(claimed(asked.out, f"demo-{name}")): find("rendered", shared | change)
             for name, change in RUNS.items()
         }
         results = run_many(recipes, asked.device)
