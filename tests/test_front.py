@@ -1,21 +1,17 @@
 """The front door from Python: parts of the user's own go in, and a run comes out that embeds, measures and resumes."""
 
 import random
-import subprocess
-import sys
-import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.utils.data import Dataset, Subset
+from torch.utils.data import Dataset
 
 import isosphere
-from isosphere.errors import BadArgument, Incompatible, NeedsObject, NotImportable, OtherRecipe, OtherSource
+from isosphere.errors import NeedsObject
 from isosphere.inference import read_checkpoint
-from isosphere.recipes import own, schema
 
 SMALL = {"loop": {"steps": 12, "eval_every": 6, "save_every": 4, "log_every": 1, "workers": 0}, "device": "cpu",
          "batches": {"size": 12, "per_class": 3}, "optimizer": {"lr": 1e-2}}  # fmt: skip

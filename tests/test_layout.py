@@ -34,7 +34,7 @@ ALLOWED = {
     "functional": {"losses", "sphere"},
     "front": {"inference", "recipes", "runs", "sphere", "train"},
     "inference": {
-        "data", "distributed", "errors", "files", "metrics", "models", "recipes", "runs", "samplers",
+        "data", "distributed", "errors", "files", "inference", "metrics", "models", "recipes", "runs", "samplers",
     },  # fmt: skip
     "train": {
         "train", "inference", "sphere", "losses", "metrics", "data", "models", "recipes", "monitor", "runs",

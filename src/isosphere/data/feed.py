@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from isosphere.errors import UnreadableImage
+from isosphere.errors import InputError
 from isosphere.samplers import ClassBatches, OrderedBatches, ShuffledBatches
 
 from .images import Images
@@ -28,7 +28,7 @@ class Batch(NamedTuple):
 
 
 class Steps(Dataset):
-    """`steps[step]` is that step's batch, or the UnreadableImage that stopped it. A view of None changes nothing."""
+    """`steps[step]` is that step's batch, or the InputError that stopped it. A view of None changes nothing."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class Steps(Dataset):
     ) -> None:
         self.image_set, self.batches, self.view, self.seed = image_set, batches, view, seed
 
-    def __getitem__(self, step: int) -> Batch | UnreadableImage:
+    def __getitem__(self, step: int) -> Batch | InputError:
         indices = self.batches.indices(step)
         labels, device = self.image_set.labels[indices], self.image_set.device
         positions = torch.arange(len(indices), device=device) + self.batches.first
@@ -50,7 +50,7 @@ class Steps(Dataset):
             return Batch(self.image_set.batch(chosen, self.view, numbers), labels, indices)
         try:
             return Batch(self.image_set.read(indices, self.view, numbers), labels, indices)
-        except UnreadableImage as error:  # returned, because a worker would raise it as another error
+        except InputError as error:  # returned, because a worker would raise it as another error
             return error
 
 
@@ -76,7 +76,7 @@ def loader(
         generator=torch.Generator(),  # else every loader would draw its base seed from the global stream
     )
     for batch in source:
-        if isinstance(batch, UnreadableImage):
+        if isinstance(batch, InputError):
             raise batch
         yield batch
 

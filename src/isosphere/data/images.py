@@ -61,7 +61,11 @@ class Images(Protocol):
 def read_batch(images: Images, indices: Tensor, view: View | None, numbers: Tensor | None = None) -> Tensor:
     """Images at these indices (N,), each decoded once, seen through the view with numbers (N, draws)."""
     decoded = {index: images[index] for index in dict.fromkeys(indices.tolist())}
-    found = [decoded[index] for index in indices.tolist()]
+    return viewed([decoded[index] for index in indices.tolist()], view, numbers)
+
+
+def viewed(found: list[Tensor], view: View | None, numbers: Tensor | None = None) -> Tensor:
+    """Images (C, H, W) of any sizes seen through the view with numbers (N, draws)."""
     if view is None:
         return torch.stack(found)
     numbers = torch.empty(len(found), 0) if numbers is None else numbers

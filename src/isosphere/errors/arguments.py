@@ -145,6 +145,7 @@ class NeedsObject(InputError):
 class OtherSource(InputError):
     """A part of a run whose source has changed since it was trained."""
 
-    text: ClassVar[str] = "{part} {path} is not what this run was trained with: put it back, or train a new run"
+    text: ClassVar[str] = "the {part} {path} is not what this run was trained with: put it back, or use {remedy}"
     part: str
     path: str
+    remedy: Option
