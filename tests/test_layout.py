@@ -32,7 +32,7 @@ ALLOWED = {
     "models": {"errors", "models"},
     "recipes": {"recipes"},
     "functional": {"losses", "sphere"},
-    "front": {"inference", "recipes", "runs", "sphere", "train"},
+    "front": {"distributed", "inference", "recipes", "runs", "sphere", "train"},
     "inference": {
         "data", "distributed", "errors", "files", "inference", "metrics", "models", "recipes", "runs", "samplers",
     },  # fmt: skip

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from PIL import Image
 from pytorch_metric_learning import distances, losses, miners, reducers
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
@@ -183,6 +184,28 @@ def test_a_run_can_be_taken_elsewhere(tmp_path, monkeypatch):
         wanted = names["run"].model(pixels)
         torch.testing.assert_close(program(pixels), wanted)
         torch.testing.assert_close(copy(pixels), wanted)
+
+
+# ---------------------------------------------------------------- training from Python
+
+
+def test_the_page_about_training_from_python_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for number in range(120):
+        file = tmp_path / "photos" / f"class{number % 30}" / f"{number}.png"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (9, 8), (8 * (number % 30), number, 99)).save(file)
+    names: dict[str, Any] = {"__name__": "page"}
+    for block in blocks(ROOT / "docs" / "guides" / "python.md", "python"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # lazy layers
+            exec(block.replace('"steps": 400', '"steps": 2, "workers": 0'), names)
+    assert names["raw"].shape == (6, 64) and {"test/recall@1", "test/spread"} <= names["seen"][-1][1].keys()
+    torch.testing.assert_close(names["unit"], nn.functional.normalize(names["raw"]))
+    assert [path.name for path in sorted((tmp_path / "runs").iterdir())] == [
+        "mine", "photos-multisimilarity-sec-seed1", "photos-sec-seed0", "photos-seed0",
+    ]  # fmt: skip
+    assert names["run"].model.dim == 64 and names["run"].folder == Path("runs/mine")
 
 
 # ---------------------------------------------------------------- pytorch-metric-learning

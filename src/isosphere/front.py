@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from isosphere import inference, recipes, runs
+from isosphere import distributed, inference, recipes, runs
 from isosphere.errors import BadArgument, UnfinishedRun
 from isosphere.recipes import labels, options, own, schema
 from isosphere.recipes.checks import Checked
@@ -34,7 +34,7 @@ class TrainedRun(inference.Trained):
         found = runs.read(self.folder).last
         if not found:
             raise UnfinishedRun(self.folder, runs.RESULT)
-        return found
+        return {name: value for name, value in found.items() if name != "step"}
 
     def encode(self, images: Any, normalize: bool = True) -> Tensor:
         """Unit embeddings (N, D), as search wants them; `normalize=False` leaves them raw, as `embed` does."""
@@ -117,6 +117,7 @@ def fit(
     if isinstance(recipe, str):
         name, made = labels.named(recipe, made, recipes.RECIPES)
     done = fitted(made, folder, device, resume, objects, loggers, f"{name}-seed{made.seed}")
+    distributed.on_first(lambda: None)  # all ranks wait for what the first one writes
     if done.run is None:
         found = inference.load_run(done.folder, device, objects.model)
     else:

@@ -6,6 +6,7 @@ pixel. Ranks together give the pixels of one process.
 
 import signal
 from collections.abc import Iterator
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -15,7 +16,7 @@ from torch.utils.data import DataLoader, Dataset
 from isosphere.errors import InputError
 from isosphere.samplers import ClassBatches, OrderedBatches, ShuffledBatches
 
-from .images import Images
+from .images import Images, read_batch
 from .transforms import View, uniforms
 
 
@@ -49,7 +50,9 @@ class Steps(Dataset):
             chosen = indices.to(device, non_blocking=True)
             return Batch(self.image_set.batch(chosen, self.view, numbers), labels, indices)
         try:
-            return Batch(self.image_set.read(indices, self.view, numbers), labels, indices)
+            # A dataset of the user's own has a way by itself, since its transforms may be random.
+            read = getattr(self.image_set, "read", partial(read_batch, self.image_set))
+            return Batch(read(indices, self.view, numbers), labels, indices)
         except InputError as error:  # returned, because a worker would raise it as another error
             return error
 

@@ -45,9 +45,6 @@ class Images(Protocol):
     def __getitem__(self, index: int) -> Tensor:
         """One image, uint8 (C, H, W)."""
 
-    def read(self, indices: Tensor, view: View | None, numbers: Tensor | None = None) -> Tensor:
-        """Images at these indices (N,) seen through the view with numbers (N, draws), decoded in this process."""
-
     def batch(self, indices: Tensor, view: View | None, numbers: Tensor | None = None) -> Tensor:
         """Images at these indices (N,) seen through the view, (N, C, S, S). Loops ask only where there is a device."""
 
@@ -89,10 +86,6 @@ class LabeledImages(ABC):
     @abstractmethod
     def __getitem__(self, index: int) -> Tensor:
         """One image, uint8 (C, H, W)."""
-
-    def read(self, indices: Tensor, view: View | None, numbers: Tensor | None = None) -> Tensor:
-        """Images at these indices (N,) seen through the view with numbers (N, draws), decoded in this process."""
-        return read_batch(self, indices, view, numbers)
 
     @abstractmethod
     def subset(self, indices: Iterable[int] | Tensor) -> Self:

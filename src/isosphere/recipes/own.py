@@ -112,13 +112,13 @@ def made(part: str, value: Any, **sizes: int) -> Any:
 
 def called(part: str, maker: Callable[..., Any], **sizes: int) -> Any:
     """What a class or function makes of those of the sizes that it names."""
-    signature = inspect.signature(maker)
-    chosen = {name: size for name, size in sizes.items() if name in signature.parameters}
     try:
+        signature = inspect.signature(maker)
+        chosen = {name: size for name, size in sizes.items() if name in signature.parameters}
         signature.bind(**chosen)
-    except TypeError as error:
-        least = f"one that can be made with {', '.join(sizes)}" if sizes else "one that can be made without arguments"
-        raise BadArgument(part, f"{maker}: {error}", f"{least}; functools.partial gives it others") from None
+    except (TypeError, ValueError) as error:
+        least = f"one that can be called with {' and '.join(sizes) or 'no arguments'}"
+        raise BadArgument(part, f"{own_name(described(maker)['path'])}: {error}", least) from None
     return maker(**chosen)
 
 

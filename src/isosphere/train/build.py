@@ -82,7 +82,7 @@ def build_model(recipe: schema.Recipe, task: Task, given: Any = None) -> tuple[s
     if recipe.data.transformed:
         if not isinstance(recipe.model, schema.OwnModel):
             raise Incompatible(("data", "model"), FLOATS, (Option("model", "package.module:Network"),))
-        images = task.images.read(torch.arange(2), None)
+        images = task.images.batch(torch.arange(2), None)
     model = inference.build_model(recipe.model, size, given, images)
     if isinstance(model, OwnEmbedder):
         return replace(recipe, model=replace(recipe.model, width=model.width)), model
