@@ -373,6 +373,7 @@ WRONG_ARGUMENTS = {
     "no gradient": ("loss", {"loss": lambda f, y: f.detach().mean()}),
     "a number": ("loss", {"loss": lambda f, y: 0.5}),
     "no function": ("loss", {"loss": 3}),
+    "a constraint": (("loss", None), {"loss": schema.SEC()}),
     "an unknown name": (("loss", None), {"loss": "Tripplet"}),
     "a class with arguments": ("loss", {"loss": partial(Head, scal=1)}),
     "a penalty of each": ("constraint", {"constraint": lambda f: f.norm(dim=1)}),

@@ -55,7 +55,7 @@ def load_run(
 ) -> TrainedRun:
     """The trained run in a folder.
 
-    A run that was given its `model` as an object needs it again. So do its `data` and `evaluate` for `run.evaluate()`.
+    A run that was given its `model` as an object needs it again. `run.evaluate()` needs its `data` and `evaluate`, too.
     The device is cpu, cuda (torch's current one) or cuda:1; "auto" is a GPU if there is one. torch.distributed is left
     as it is, also under torchrun.
     """
@@ -79,23 +79,36 @@ def fit(
 ) -> TrainedRun:
     """Train a model, and return it with its run folder.
 
-    A part of the recipe can be a name, an object, or the import path "package.module:attribute" of one. It can also be
-    a dict of fields, as in `model={"backbone": net, "head": "bn_fc"}` or `data={"root": "photos", "size": 128}`.
+    A part can be a name, an object, or the import path "package.module:attribute" of one.
+    It can also be a dict of fields, as in `model={"backbone": net, "head": "bn_fc"}`.
 
     Args:
-        recipe: A name that `isosphere recipes` lists, or a `Recipe`. The other arguments replace its parts.
-        data: A folder of class folders, a CSV, or a map-style dataset of (image, label). A pair of datasets is to train
-            and to test on. A single one is split by class.
-        model: The name of a backbone, or a module that gives (N, D). Pixels reach it normalized. Float tensors reach it
-            as the dataset made them. A class or function is called after the seed is set.
-        loss: The name of a loss, or a criterion (embeddings, labels) -> scalar. Embeddings are raw.
-        constraint: The name of a constraint, or a function embeddings -> penalty. The penalty is already weighted.
-        evaluate: A dataset to test on, a function (embeddings, labels) -> {name: value}, or "NormsOnly".
-        callbacks: Functions f(step, {"train/loss": 0.5, ...}). Each line of the journal calls them.
-        folder: The run folder. By default it is a new one under runs/.
-        resume: Go on with the run in the folder, if there is one. It needs the same objects again.
+        recipe: A name that `isosphere recipes` lists, or a `Recipe`.
+            The other arguments replace its parts.
+
+        data: A folder of class folders, a CSV, or a map-style dataset of (image, label).
+            A dataset is split by class. Two of them, (train, test), are taken as they are.
+
+        model: The name of a backbone, or a module that gives (N, D).
+            Pixels reach it normalized, float tensors as the dataset made them.
+            A class or function is called after the seed is set.
+
+        loss: The name of a loss, or a criterion (embeddings, labels) -> scalar on raw embeddings.
+
+        constraint: The name of a constraint, or a function embeddings -> penalty, already weighted.
+
+        evaluate: A dataset to test on, metrics (embeddings, labels) -> {name: value}, or "NormsOnly".
+
+        callbacks: Functions f(step, {"train/loss": 0.5, ...}), called with each line of the journal.
+
+        folder: The run folder, by default a new one under runs/.
+
+        resume: Go on with the run in the folder, if there is one.
+            It needs the same objects again.
+
         device: "auto", "cpu", "cuda" or "cuda:1".
-        **fields: Other groups of the recipe, such as `loop={"steps": 400}`, `batches={"size": 32}` or `seed=1`.
+
+        **fields: Other groups of the recipe, such as `loop={"steps": 400}` and `seed=1`.
     """
     if resume and folder is None:
         raise BadArgument("folder", folder, "the folder of the run to go on with")
@@ -129,7 +142,8 @@ def fit(
 def _with(recipe: schema.Recipe, part: str, value: Any) -> tuple[schema.Recipe, Any]:
     """The recipe with a part of it replaced, and the object if it is one of the user's own."""
     if isinstance(value, Checked):
-        return replace(recipe, **{part: value}), None
+        values = options.to_dict(recipe) | {part: options.to_dict(value)}
+        return options.from_dict(schema.Recipe, values), None
     if part not in PARTS and not isinstance(value, Mapping):
         return options.override(recipe, {part: value}), None
     named = NAMED.get(part, "kind")

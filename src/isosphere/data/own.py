@@ -73,9 +73,9 @@ class DatasetImages(LabeledImages):
 
         The numbers also seed the dataset's own random transforms. Without any, an image is the same each time.
         """
-        rows = self.rows[indices]
-        drawn = numbers is not None and numbers.shape[1] > 1
-        seeds = (numbers[:, :2].double() * 2**24).long() @ torch.tensor([2**24, 1]) if drawn else rows
+        rows = seeds = self.rows[indices]
+        if numbers is not None and numbers.shape[1] > 1:
+            seeds = (numbers[:, :2].double() * 2**24).long() @ torch.tensor([2**24, 1])
         found = [self._image(row, seed) for row, seed in zip(rows.tolist(), seeds.tolist(), strict=True)]
         shapes = sorted({tuple(image.shape) for image in found})
         if len(shapes) > 1 and (view is None or isinstance(view, OwnView)):
@@ -134,7 +134,7 @@ def _item(dataset: Any, row: int) -> tuple[Any, Any]:
 
 def _labels(dataset: Any, rows: Tensor) -> tuple[Tensor, list[str]]:
     """The labels (N,) as numbers of classes, and the classes' names."""
-    listed = next((its for its in (getattr(dataset, name, None) for name in LABELS) if _fits(its, dataset)), None)
+    listed: Any = next((its for its in (getattr(dataset, name, None) for name in LABELS) if _fits(its, dataset)), None)
     found = [_label(dataset, row) if listed is None else listed[row] for row in rows.tolist()]
     plain = [label.item() if isinstance(label, Tensor | np.generic) and label.ndim == 0 else label for label in found]
     if kinds := {type(label).__name__ for label in plain if not isinstance(label, int | str)}:

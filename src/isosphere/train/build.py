@@ -84,7 +84,7 @@ def build_model(recipe: schema.Recipe, task: Task, given: Any = None) -> tuple[s
             raise Incompatible(("data", "model"), FLOATS, (Option("model", "package.module:Network"),))
         images = task.images.batch(torch.arange(2), None)
     model = inference.build_model(recipe.model, size, given, images)
-    if isinstance(model, OwnEmbedder):
+    if isinstance(model, OwnEmbedder) and isinstance(recipe.model, schema.OwnModel):
         return replace(recipe, model=replace(recipe.model, width=model.width)), model
     try:
         model.eval()(images)

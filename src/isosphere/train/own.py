@@ -40,7 +40,8 @@ def found(recipe: schema.Recipe, objects: Objects = NO_OBJECTS) -> tuple[schema.
         if isinstance(option, schema.OwnData):
             given = opened(given)
             changes["transformed"] = given[0].transformed
-        recipe = replace(recipe, **{part: replace(option, **changes)})
+        known: Any = replace(option, **changes)
+        recipe = replace(recipe, **{part: known})
         objects = replace(objects, **{part: given})
     return recipe, objects
 

@@ -55,7 +55,8 @@ def load(path: Path, recipe: schema.Recipe) -> dict[str, Any]:
         before, now = getattr(then, part), getattr(recipe, part)
         if isinstance(before, Own) and isinstance(now, Own):
             same(part, before, now)
-            then = replace(then, **{part: replace(before, path=now.path, source=now.source, given=now.given)})
+            moved: Any = replace(before, path=now.path, source=now.source, given=now.given)
+            then = replace(then, **{part: moved})
     differences = options.differences(then, recipe)
     changed = {field: values for field, values in differences.items() if field not in FREE_FIELDS}
     if changed:
