@@ -134,7 +134,7 @@ def _item(dataset: Any, row: int) -> tuple[Any, Any]:
 
 def _labels(dataset: Any, rows: Tensor) -> tuple[Tensor, list[str]]:
     """The labels (N,) as numbers of classes, and the classes' names."""
-    listed: Any = next((its for its in (getattr(dataset, name, None) for name in LABELS) if _fits(its, dataset)), None)
+    listed = _listed(dataset)
     found = [_label(dataset, row) if listed is None else listed[row] for row in rows.tolist()]
     plain = [label.item() if isinstance(label, Tensor | np.generic) and label.ndim == 0 else label for label in found]
     if kinds := {type(label).__name__ for label in plain if not isinstance(label, int | str)}:
@@ -144,15 +144,19 @@ def _labels(dataset: Any, rows: Tensor) -> tuple[Tensor, list[str]]:
         raise BadArgument("data", "0 images", "a dataset of images")
     names = sorted(set(plain), key=lambda label: (isinstance(label, str), label))
     number = {name: place for place, name in enumerate(names)}
-    known = getattr(dataset, "classes", None)
+    known: Any = getattr(dataset, "classes", None)
     named = isinstance(known, Sequence) and all(isinstance(name, int) and 0 <= name < len(known) for name in names)
     classes = [str(known[name]) if named else str(name) for name in names]
     return torch.tensor([number[label] for label in plain], dtype=torch.long), classes
 
 
-def _fits(labels: Any, dataset: Any) -> bool:
-    """Whether this is a list of one label for each image."""
-    return isinstance(labels, Sequence | Tensor | np.ndarray) and len(labels) == len(dataset)
+def _listed(dataset: Any) -> Any:
+    """A list of one label for each image, where the dataset keeps one."""
+    for name in LABELS:
+        found = getattr(dataset, name, None)
+        if isinstance(found, Sequence | Tensor | np.ndarray) and len(found) == len(dataset):
+            return found
+    return None
 
 
 def _colored(pixels: np.ndarray | Tensor) -> np.ndarray | Tensor:
