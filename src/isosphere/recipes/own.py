@@ -22,6 +22,9 @@ ANY = "any"
 """In place of a hash: the source is not compared."""
 PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
+ADDRESS = re.compile(r"[\w.<>]*\.(\w+) object at 0x\w+| at 0x\w+")
+"""What differs from process to process, or from module to module, in how an object shows itself."""
+
 
 @dataclass(frozen=True)
 class Own(Checked):
@@ -134,7 +137,8 @@ def source_hash(value: Any) -> str:
         return "".join(map(source_hash, value))
     named = _named(value)
     source = _source(named)
-    settings = "" if named is value else re.sub(r" at 0x\w+", "", repr(value))
+    settings = "" if named is value else repr((value.args, value.keywords) if isinstance(value, partial) else value)
+    settings = ADDRESS.sub(r"\1", settings)
     return hashlib.sha256((source + settings).encode()).hexdigest()[:12] if source else ""
 
 
