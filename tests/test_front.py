@@ -246,14 +246,14 @@ def dataset():
     from own_parts import Pictures
     return Pictures()
 """
-OWN = "--loss mine_{0}:my_loss --model mine_{0}:Net --constraint mine_{0}:spread --evaluation mine_{0}:metrics"
+OWN = "--loss mine_a:my_loss --model mine_a:Net --constraint mine_a:spread --evaluation mine_a:metrics"
 
 
 def test_import_paths_on_the_command_line_are_imported_again(photos, tmp_path):
     file = tmp_path / "mine_a.py"
     file.write_text(MODULE)
     fields = "--data.size 16 --data.shorter 18 --batches.size 12 --batches.per_class 3 --loop.workers 0".split()
-    words = ["train", "photos", photos, *OWN.format("a").split(), *fields, "--loop.steps", "4", "--out", "run"]
+    words = ["train", "photos", photos, *OWN.split(), *fields, "--loop.steps", "4", "--out", "run"]
     done = command(*words, "--device", "cpu", folder=tmp_path)
     assert "mine 0.5" in done.stderr and "began from scratch" not in done.stderr
     found = recorded(tmp_path / "run")
@@ -268,14 +268,14 @@ def test_import_paths_on_the_command_line_are_imported_again(photos, tmp_path):
     command("embed", "run", photos, "--out", "e.npy", folder=tmp_path)
     assert np.load(tmp_path / "e.npy").shape == (50, 8)
     command("report", "run", folder=tmp_path)
-    file.write_text(MODULE.replace("0.1 *", "0.2 *"))
-    changed = subprocess.run(resume, cwd=tmp_path, capture_output=True, text=True)
-    assert changed.returncode == 2 and "--constraint.source any" in changed.stderr
-    assert len(changed.stderr.splitlines()) == 1
-    taken = subprocess.run([*resume, "--constraint.source", "any"], cwd=tmp_path, capture_output=True, text=True)
-    assert taken.returncode == 0, taken.stderr
+    file.write_text(MODULE.replace("0.1 *", "0.25 *"))
+    del sys.modules["mine_a"]
+    words = ["train", "--resume", "run", "--device", "cpu"]
+    assert has(refusal(*words, folder=tmp_path), OtherSource, part="constraint", remedy=("constraint.source", "any"))
+    command(*words, "--constraint.source", "any", folder=tmp_path)
     file.unlink()
-    assert subprocess.run(resume, cwd=tmp_path, capture_output=True).returncode == 2
+    del sys.modules["mine_a"]
+    assert has(refusal(*words, folder=tmp_path), NotImportable, path="mine_a:Net")
 
 
 def test_a_dataset_by_path_and_errors_of_paths_on_the_command_line(tmp_path):
@@ -309,19 +309,16 @@ isosphere.fit("photos", data=dataset, model=Net(), loss=Loss(), folder=FOLDER, r
 
 
 def test_objects_of_a_notebook_are_known_again_by_their_code(tmp_path):
-    def cell(weight: str, resume: bool) -> subprocess.CompletedProcess:
+    def cell(weight: str, resume: bool) -> None:
         code = NOTEBOOK.replace("WEIGHT", weight).replace("FOLDER", repr(str(tmp_path / "run")))
-        command = [sys.executable, "-", "in a notebook"]  # from a pipe there is no source, only code
-        return subprocess.run(
-            command, input=code.replace("RESUME", str(resume)), cwd=HERE, capture_output=True, text=True
-        )
+        exec(code.replace("RESUME", str(resume)), {"__name__": "__main__"})
 
-    assert cell("1", False).returncode == 0
-    assert recorded(tmp_path / "run")["model"] | {"source": ""} == {
-        **recorded(tmp_path / "run")["model"], "path": "__main__:Net", "given": "object", "source": "",
-    }  # fmt: skip
-    assert cell("1", True).returncode == 0
-    assert "OtherSource" in cell("2", True).stderr
+    cell("1", False)
+    found = recorded(tmp_path / "run")["model"]
+    assert (found["path"], found["given"], len(found["source"])) == ("__main__:Net", "object", 12)
+    cell("1", True)
+    with pytest.raises(OtherSource):
+        cell("2", True)
 
 
 # ---------------------------------------------------------------- what cannot be
