@@ -1,6 +1,6 @@
 """Arguments and options that cannot be, and dependencies that are missing."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, ClassVar
@@ -46,8 +46,12 @@ def need_all(extra: str, what: str) -> None:
             raise MissingExtra(what, package, extra)
 
 
-def missing_extra(error: ModuleNotFoundError, what: str) -> ImportError:
-    """The error that names the extra, for a plain import of one of its packages; else the error itself."""
+def missing_extra(error: ImportError, what: str) -> ImportError:
+    """The error that names the extra, for a package of one that is not there; else the error itself."""
+    if isinstance(error, MissingExtra):
+        return replace(error, what=what)
+    if not isinstance(error, ModuleNotFoundError):
+        return error
     package = (error.name or "").split(".")[0]
     extra = next((extra for extra, packages in EXTRAS.items() if package in packages), None)
     return error if extra is None else MissingExtra(what, package, extra)
