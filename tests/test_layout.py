@@ -32,9 +32,9 @@ ALLOWED = {
     "models": {"errors", "models"},
     "recipes": {"recipes"},
     "functional": {"losses", "sphere"},
-    "front": {"inference", "recipes", "runs", "sphere", "train"},
+    "front": {"distributed", "inference", "recipes", "runs", "sphere", "train"},
     "inference": {
-        "data", "distributed", "errors", "files", "metrics", "models", "recipes", "runs", "samplers",
+        "data", "distributed", "errors", "files", "inference", "metrics", "models", "recipes", "runs", "samplers",
     },  # fmt: skip
     "train": {
         "train", "inference", "sphere", "losses", "metrics", "data", "models", "recipes", "monitor", "runs",

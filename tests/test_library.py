@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from PIL import Image
 from pytorch_metric_learning import distances, losses, miners, reducers
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
@@ -203,6 +204,28 @@ def test_a_loss_of_ones_own_has_the_gradient_of_its_formula_and_takes_several_la
     pairs = torch.tensor([0, 0, 1, 2])  # images 0 and 1 share a label, 2 and 3 do not
     plain = [names[loss](names["embeddings"], pairs) for loss in ("criterion", "softplus")]
     torch.testing.assert_close(names["loss"], sum(plain))
+
+
+# ---------------------------------------------------------------- training from Python
+
+
+def test_the_page_about_training_from_python_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for number in range(120):
+        file = tmp_path / "photos" / f"class{number % 30}" / f"{number}.png"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (9, 8), (8 * (number % 30), number, 99)).save(file)
+    names: dict[str, Any] = {"__name__": "page"}
+    for block in blocks(ROOT / "docs" / "guides" / "python.md", "python"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # lazy layers
+            exec(block.replace('"steps": 400', '"steps": 2, "workers": 0'), names)
+    assert names["raw"].shape == (6, 64) and {"test/recall@1", "test/spread"} <= names["seen"][-1][1].keys()
+    torch.testing.assert_close(names["unit"], nn.functional.normalize(names["raw"]))
+    assert [path.name for path in sorted((tmp_path / "runs").iterdir())] == [
+        "mine", "photos-multisimilarity-sec-seed1", "photos-sec-seed0", "photos-seed0",
+    ]  # fmt: skip
+    assert names["run"].model.dim == 64 and names["run"].folder == Path("runs/mine")
 
 
 # ---------------------------------------------------------------- pytorch-metric-learning

@@ -60,6 +60,11 @@ sources: list[Images] = [files, packed, records, files.of_classes([0]), packed.s
 views: list[View] = [TrainView(), TestView(), ShiftView(), ContrastiveView(), FlipView(), FaceView()]
 assert_type(files.batch(labels, TestView()), Tensor)
 
+# A run of parts of the user's own
+fitted = isosphere.fit("photos", model=network, loss=lambda f, y: f.mean(), callbacks=print)
+assert_type(fitted.metrics, dict[str, float])
+assert_type(fitted.encode("photo.jpg"), Tensor)
+
 # A trained run, and what can go wrong
 try:
     run = isosphere.load_run("runs/mine")

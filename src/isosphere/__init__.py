@@ -25,7 +25,7 @@ def __getattr__(name: str) -> object:
         if _HOME[name] == __name__:
             return import_module(f"{__name__}.{name}")
         return getattr(import_module(_HOME[name]), name)
-    except ModuleNotFoundError as error:
+    except ImportError as error:
         from isosphere.errors import missing_extra
 
         raise missing_extra(error, f"{__name__}.{name}") from error

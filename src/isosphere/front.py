@@ -7,20 +7,18 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from isosphere import inference, recipes, runs
+from isosphere import distributed, inference, recipes, runs
 from isosphere.errors import BadArgument, UnfinishedRun
 from isosphere.recipes import labels, options, own, schema
 from isosphere.recipes.checks import Checked
-from isosphere.recipes.own import Objects, Own
+from isosphere.recipes.own import NO_OBJECTS, PARTS, Objects
 from isosphere.sphere import directions
 from isosphere.train.loggers import Logger
 from isosphere.train.loop import fitted
 from isosphere.train.measure import measure_run
 
-OWN: dict[str, type[Own]] = {
-    "data": schema.OwnData, "model": schema.OwnModel, "loss": schema.OwnLoss, "constraint": schema.OwnConstraint,
-    "evaluation": schema.OwnEvaluation,
-}  # fmt: skip
+NAMED = {"data": "root", "model": "backbone"}
+"""Which field of a part a plain text is for; of all others it is the `kind`."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +26,7 @@ class TrainedRun(inference.Trained):
     """A trained model with its run folder; `fit` and `load_run` give one."""
 
     folder: Path = Path()
-    objects: Objects = Objects()
+    objects: Objects = NO_OBJECTS
 
     @property
     def metrics(self) -> dict[str, float]:
@@ -36,7 +34,7 @@ class TrainedRun(inference.Trained):
         found = runs.read(self.folder).last
         if not found:
             raise UnfinishedRun(self.folder, runs.RESULT)
-        return found
+        return {name: value for name, value in found.items() if name != "step"}
 
     def encode(self, images: Any, normalize: bool = True) -> Tensor:
         """Unit embeddings (N, D), as search wants them; `normalize=False` leaves them raw, as `embed` does."""
@@ -48,13 +46,21 @@ class TrainedRun(inference.Trained):
         return measure_run(self, data, self.objects)["last"]
 
 
-def load_run(folder: str | Path, device: str = "auto", model: nn.Module | None = None) -> TrainedRun:
-    """The trained run in a folder; `model` is the network of one that was given it as an object.
+def load_run(
+    folder: str | Path,
+    device: str = "auto",
+    model: nn.Module | None = None,
+    data: Any = None,
+    evaluate: Any = None,
+) -> TrainedRun:
+    """The trained run in a folder.
 
+    A run that was given its `model` as an object needs it again. `run.evaluate()` needs its `data` and `evaluate`, too.
     The device is cpu, cuda (torch's current one) or cuda:1; "auto" is a GPU if there is one. torch.distributed is left
     as it is, also under torchrun.
     """
-    return _run(inference.load_run(folder, device, model), Path(folder), Objects(model=model))
+    objects = Objects(data=data, model=model, evaluation=evaluate)
+    return TrainedRun(**vars(inference.load_run(folder, device, model)), folder=Path(folder), objects=objects)
 
 
 def fit(
@@ -73,84 +79,83 @@ def fit(
 ) -> TrainedRun:
     """Train a model, and return it with its run folder.
 
+    A part can be a name, an object, or the import path "package.module:attribute" of one.
+    It can also be a dict of fields, as in `model={"backbone": net, "head": "bn_fc"}`.
+
     Args:
-        recipe: A name that `isosphere recipes` lists, or a `Recipe`. What follows replaces parts of it. A part is a
-            name, a dict of its fields, an option, an object of your own, or the import path of one as
-            "package.module:attribute".
-        data: A folder of class folders, a CSV, any map-style dataset of (image, label), or a pair of datasets to train
-            and to test on.
-        model: The name of a backbone, or any module that gives (N, D). It gets float RGB images, normalized, or the
-            dataset's own float tensors. A function that makes one is called after the seed is set.
-        loss: The name of a loss, or any criterion (embeddings, labels) -> scalar on raw embeddings.
-        constraint: The name of a constraint, or any embeddings -> penalty, already weighted.
-        evaluate: A test dataset, metrics of your own as (embeddings, labels) -> {name: value}, or "NormsOnly".
-        callbacks: Functions f(step, {"train/loss": 0.5, ...}), called with every line of the run's journal. What one
-            raises ends the run.
-        folder: The run folder; by default a new one under runs/.
-        resume: Go on with the run in the folder if there is one. Objects must be given again.
+        recipe: A name that `isosphere recipes` lists, or a `Recipe`.
+            The other arguments replace its parts.
+
+        data: A folder of class folders, a CSV, or a map-style dataset of (image, label).
+            A dataset is split by class. Two of them, (train, test), are taken as they are.
+
+        model: The name of a backbone, or a module that gives (N, D).
+            Pixels reach it normalized, float tensors as the dataset made them.
+            A class or function is called after the seed is set.
+
+        loss: The name of a loss, or a criterion (embeddings, labels) -> scalar on raw embeddings.
+
+        constraint: The name of a constraint, or a function embeddings -> penalty, already weighted.
+
+        evaluate: A dataset to test on, metrics (embeddings, labels) -> {name: value}, or "NormsOnly".
+
+        callbacks: Functions f(step, {"train/loss": 0.5, ...}), called with each line of the journal.
+
+        folder: The run folder, by default a new one under runs/.
+
+        resume: Go on with the run in the folder, if there is one.
+            It needs the same objects again.
+
         device: "auto", "cpu", "cuda" or "cuda:1".
-        **fields: Other groups of the recipe, such as `loop={"steps": 400}`, `optimizer={"lr": 2e-5}`, and `seed`.
+
+        **fields: Other groups of the recipe, such as `loop={"steps": 400}` and `seed=1`.
     """
-    if evaluate is not None and hasattr(evaluate, "__getitem__") and not isinstance(evaluate, str | Mapping):
-        if data is None or isinstance(data, str | Path | tuple):
-            raise BadArgument("evaluate", type(evaluate), "metrics; a test set goes with a dataset: data=(train, test)")
+    if resume and folder is None:
+        raise BadArgument("folder", folder, "the folder of the run to go on with")
+    if hasattr(evaluate, "__getitem__") and not isinstance(evaluate, str | Mapping):
+        if data is None or isinstance(data, str | Path | tuple | Mapping):
+            expected = "metrics; a dataset to test on goes with one to train on"
+            raise BadArgument("evaluate", type(evaluate).__name__, expected)
         data, evaluate = (data, evaluate), None
-    named, made = ("run", recipe) if isinstance(recipe, schema.Recipe) else (recipe, recipes.find(recipe, {}))
+    loggers = [callbacks] if callable(callbacks) else list(callbacks)
+    if wrong := [type(its).__name__ for its in loggers if not callable(its)]:
+        raise BadArgument("callbacks", wrong[0], "functions (step, values)")
+    name, made = ("run", recipe) if isinstance(recipe, schema.Recipe) else (recipe, recipes.find(recipe, {}))
     given = {"data": data, "model": model, "loss": loss, "constraint": constraint, "evaluation": evaluate, **fields}
-    objects = Objects()
+    objects = NO_OBJECTS
     for part, value in given.items():
         if value is not None:
             made, found = _with(made, part, value)
             objects = objects if found is None else replace(objects, **{part: found})
     if isinstance(recipe, str):
-        named, made = labels.named(recipe, made, recipes.RECIPES)
-    loggers = [callbacks] if callable(callbacks) else list(callbacks)
-    done = fitted(made, folder, device, resume, objects, loggers, f"{named}-seed{made.seed}")
+        name, made = labels.named(recipe, made, recipes.RECIPES)
+    done = fitted(made, folder, device, resume, objects, loggers, f"{name}-seed{made.seed}")
+    distributed.on_first(lambda: None)  # all ranks wait for what the first one writes
     if done.run is None:
-        return _run(inference.load_run(done.folder, device, objects.model), done.folder, done.objects)
-    run = done.run
-    trained = inference.Trained(run.recipe, run.model.eval(), run.device, run.task.images.classes, len(run.task.images))
-    return _run(trained, done.folder, done.objects)
-
-
-def _run(trained: inference.Trained, folder: Path, objects: Objects) -> TrainedRun:
-    return TrainedRun(**{name: getattr(trained, name) for name in trained.__dataclass_fields__}, folder=folder,
-                      objects=objects)  # fmt: skip
+        found = inference.load_run(done.folder, device, objects.model)
+    else:
+        run, images = done.run, done.run.task.images
+        found = inference.Trained(run.recipe, run.model.eval(), run.device, images.classes, len(images))
+    return TrainedRun(**vars(found), folder=done.folder, objects=done.objects)
 
 
 def _with(recipe: schema.Recipe, part: str, value: Any) -> tuple[schema.Recipe, Any]:
-    """The recipe with a part of it replaced, and the object that it names if it is one of the user's own."""
+    """The recipe with a part of it replaced, and the object if it is one of the user's own."""
     if isinstance(value, Checked):
-        return replace(recipe, **{part: value}), None
-    if isinstance(value, Mapping):
-        inner = value.get("backbone") if part == "model" else None
-        apart = {"kind", "backbone" if inner is not None else ""}
-        rest = {f"{part}.{name}": its for name, its in value.items() if name not in apart}
-        if "kind" in value:
-            recipe = options.override(recipe, {part: value["kind"]})
-        found = None
-        if inner is not None:
-            recipe, found = _with(recipe, part, inner)
-        return options.override(recipe, rest), found
-    if isinstance(value, str | Path) and not own.is_path(value):
-        return options.override(recipe, {_field(recipe, part): value}), None
-    if part not in OWN:
+        values = options.to_dict(recipe) | {part: options.to_dict(value)}
+        return options.from_dict(schema.Recipe, values), None
+    if part not in PARTS and not isinstance(value, Mapping):
         return options.override(recipe, {part: value}), None
-    kind = OWN[part]
-    fields = {"path": value} if isinstance(value, str) else own.described(value)
-    before = vars(getattr(recipe, part))
-    kept = {name: before[name] for name in kind.__dataclass_fields__ if name in before and name in KEPT}
-    return replace(recipe, **{part: kind(**fields, **kept)}), None if isinstance(value, str) else value
-
-
-KEPT = ("size", "shorter", "scale", "flip", "train_fraction", "dim")
-"""Fields that parts of the user's own take over from what they replace."""
-
-
-def _field(recipe: schema.Recipe, part: str) -> str:
-    """The field that a plain text is for."""
-    if part == "data":
-        if "root" not in vars(recipe.data):
-            raise BadArgument("data", type(recipe.data).__name__, "a recipe for your own images, such as \"photos\"")
-        return "data.root"
-    return "model.backbone" if part == "model" else part
+    named = NAMED.get(part, "kind")
+    fields = dict(value) if isinstance(value, Mapping) else {named: value}
+    if named in fields and (own.is_path(fields[named]) or not isinstance(fields[named], str | Path)):
+        fields["kind"] = fields.pop(named)
+    if part == "data" and "root" in fields and "kind" not in fields and "root" not in vars(recipe.data):
+        raise BadArgument("data", type(recipe.data).__name__, 'a recipe for your own images, such as "photos"')
+    kind = fields.pop("kind", None)
+    if part in PARTS and kind is not None and not isinstance(kind, str):
+        fields, found = {"kind": f"Own{part.capitalize()}", **own.described(kind), **fields}, kind
+    else:
+        fields, found = fields if kind is None else {"kind": kind, **fields}, None
+    changes = {part if name == "kind" else f"{part}.{name}": its for name, its in fields.items()}
+    return options.override(recipe, changes), found

@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -20,6 +21,7 @@ from isosphere.errors import (
     NotFound,
     Option,
     OtherRecipe,
+    RunExists,
     UnfillableBatch,
     UnknownField,
     UnknownName,
@@ -134,7 +136,7 @@ def test_images_in_the_current_folder_are_not_mixed_with_runs(photos, tmp_path):
 def test_a_run_is_never_overwritten(trained):
     before = (trained / "recipe.json").read_bytes()
     error = refusal("train", "rendered", "--out", "run", *FIELDS, folder=trained.parent)
-    assert has(error, BadUsage) and (trained / "recipe.json").read_bytes() == before
+    assert has(error, RunExists, folder=Path("run")) and (trained / "recipe.json").read_bytes() == before
 
 
 def test_a_run_folder_is_not_a_file(photos, tmp_path):

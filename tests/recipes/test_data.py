@@ -12,7 +12,7 @@ def test_every_kind_with_both_sides_compares_them():
     for kind in both:
         with pytest.raises(BadArgument):
             kind(size=128, shorter=127)
-    assert len(both) == 3
+    assert len(both) == 4
     with pytest.raises(BadArgument) as caught:
         find("photos-sec", {"data.root": "x", "data.size": "128"})
     assert (caught.value.name, caught.value.value) == (Option("data.shorter"), 72)

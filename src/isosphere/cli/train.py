@@ -4,11 +4,13 @@
   isosphere train photos ./my_photos                without SEC: the recipe `photos`
   isosphere train ./my_photos --model.backbone resnet50 --model.weights resnet50.pth --model.freeze_bn true
   isosphere train rendered-sec --loss ArcFace --constraint.eta 0.5 --seed 1
+  isosphere train photos ./my_photos --loss my_module:my_loss --model my_module:Net
   isosphere train --resume runs/my_photos-sec-seed0
   torchrun --nproc-per-node 2 -m isosphere train ./my_photos
 
 Images are a folder of class folders, or a CSV of path,label. `isosphere recipes` lists the recipes.
 `isosphere recipes NAME` shows all fields of one with their reasons. Each field is an option here.
+`package.module:attribute` is a part of your own, also found in the current folder.
 Under torchrun all processes share the batch.
 """
 
@@ -79,13 +81,13 @@ def _resume(asked: Namespace) -> None:
 
 
 def _show(recipe: "Recipe", folder: Path, result: dict[str, Any]) -> None:
-    from isosphere.recipes.data import Folder
+    from isosphere.recipes.schema import Folder, Model
     from isosphere.report.tables import comparison, show
 
     if result:  # the first rank has it
         show(comparison({folder: result}))
         print(f"run folder: {folder}")
-        if isinstance(recipe.data, Folder) and recipe.model.weights is None:
+        if isinstance(recipe.data, Folder) and isinstance(recipe.model, Model) and recipe.model.weights is None:
             note(f"{recipe.model.backbone} began from scratch; --model.backbone and --model.weights begin better")
 
 

@@ -6,16 +6,17 @@ pixel. Ranks together give the pixels of one process.
 
 import signal
 from collections.abc import Iterator
+from functools import partial
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from isosphere.errors import UnreadableImage
+from isosphere.errors import InputError
 from isosphere.samplers import ClassBatches, OrderedBatches, ShuffledBatches
 
-from .images import Images
+from .images import Images, read_batch
 from .transforms import View, uniforms
 
 
@@ -28,7 +29,7 @@ class Batch(NamedTuple):
 
 
 class Steps(Dataset):
-    """`steps[step]` is that step's batch, or the UnreadableImage that stopped it. A view of None changes nothing."""
+    """`steps[step]` is that step's batch, or the InputError that stopped it. A view of None changes nothing."""
 
     def __init__(
         self,
@@ -39,7 +40,7 @@ class Steps(Dataset):
     ) -> None:
         self.image_set, self.batches, self.view, self.seed = image_set, batches, view, seed
 
-    def __getitem__(self, step: int) -> Batch | UnreadableImage:
+    def __getitem__(self, step: int) -> Batch | InputError:
         indices = self.batches.indices(step)
         labels, device = self.image_set.labels[indices], self.image_set.device
         positions = torch.arange(len(indices), device=device) + self.batches.first
@@ -49,8 +50,10 @@ class Steps(Dataset):
             chosen = indices.to(device, non_blocking=True)
             return Batch(self.image_set.batch(chosen, self.view, numbers), labels, indices)
         try:
-            return Batch(self.image_set.read(indices, self.view, numbers), labels, indices)
-        except UnreadableImage as error:  # returned, because a worker would raise it as another error
+            # A dataset of the user's own has a way by itself, since its transforms may be random.
+            read = getattr(self.image_set, "read", partial(read_batch, self.image_set))
+            return Batch(read(indices, self.view, numbers), labels, indices)
+        except InputError as error:  # returned, because a worker would raise it as another error
             return error
 
 
@@ -76,7 +79,7 @@ def loader(
         generator=torch.Generator(),  # else every loader would draw its base seed from the global stream
     )
     for batch in source:
-        if isinstance(batch, UnreadableImage):
+        if isinstance(batch, InputError):
             raise batch
         yield batch
 

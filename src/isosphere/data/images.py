@@ -46,9 +46,6 @@ class Images(Protocol):
     def __getitem__(self, index: int) -> Tensor:
         """One image, uint8 (C, H, W)."""
 
-    def read(self, indices: Tensor, view: View | None, numbers: Tensor | None = None) -> Tensor:
-        """Images at these indices (N,) seen through the view with numbers (N, draws), decoded in this process."""
-
     def batch(self, indices: Tensor, view: View | None, numbers: Tensor | None = None) -> Tensor:
         """Images at these indices (N,) seen through the view, (N, C, S, S). Loops ask only where there is a device."""
 
@@ -62,7 +59,11 @@ class Images(Protocol):
 def read_batch(images: Images, indices: Tensor, view: View | None, numbers: Tensor | None = None) -> Tensor:
     """Images at these indices (N,), each decoded once, seen through the view with numbers (N, draws)."""
     decoded = {index: images[index] for index in dict.fromkeys(indices.tolist())}
-    found = [decoded[index] for index in indices.tolist()]
+    return viewed([decoded[index] for index in indices.tolist()], view, numbers)
+
+
+def viewed(found: list[Tensor], view: View | None, numbers: Tensor | None = None) -> Tensor:
+    """Images (C, H, W) of any sizes seen through the view with numbers (N, draws)."""
     if view is None:
         return torch.stack(found)
     numbers = torch.empty(len(found), 0) if numbers is None else numbers
@@ -86,10 +87,6 @@ class LabeledImages(ABC):
     @abstractmethod
     def __getitem__(self, index: int) -> Tensor:
         """One image, uint8 (C, H, W)."""
-
-    def read(self, indices: Tensor, view: View | None, numbers: Tensor | None = None) -> Tensor:
-        """Images at these indices (N,) seen through the view with numbers (N, draws), decoded in this process."""
-        return read_batch(self, indices, view, numbers)
 
     @abstractmethod
     def subset(self, indices: Iterable[int] | Tensor) -> Self:

@@ -8,11 +8,12 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils.data import Subset
 
 from isosphere.errors import BadArgument
 
 from .decoding import in_memory
-from .images import LabeledImages
+from .images import LabeledImages, viewed
 from .transforms import View
 
 LABELS = ("targets", "labels")
@@ -37,19 +38,22 @@ class DatasetImages(LabeledImages):
     device = None  # not in memory
     on_disk = True
 
-    def __init__(self, dataset: Any, rows: Tensor | None = None, labels: Tensor | None = None, classes: Any = None):
-        if not (hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")):
-            raise BadArgument("data", type(dataset), "a map-style dataset: len(data), and data[i] is (image, label)")
-        if labels is None:
-            labels, classes = _labels(dataset)
+    def __init__(
+        self, dataset: Any, rows: Tensor | None = None, labels: Tensor | None = None, classes: Sequence[str] = ()
+    ) -> None:
+        if not (hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")) or isinstance(dataset, str):
+            expected = "a map-style dataset: it has a length, and data[i] is (image, label)"
+            raise BadArgument("data", type(dataset).__name__, expected)
+        if rows is None or labels is None:
+            dataset, rows = _whole(dataset)
+            labels, classes = _labels(dataset, rows)
         super().__init__(labels, classes)
-        self.dataset, self.rows = dataset, torch.arange(len(labels)) if rows is None else rows
+        self.dataset, self.rows = dataset, rows
 
     @property
     def transformed(self) -> bool:
         """Whether images are float tensors, made by transforms of the dataset."""
-        image = self._item(0)
-        return isinstance(image, Tensor) and image.is_floating_point()
+        return self[0].is_floating_point()
 
     @property
     def paths(self) -> list[str] | None:
@@ -60,21 +64,23 @@ class DatasetImages(LabeledImages):
         return [samples[row][0] for row in self.rows.tolist()]
 
     def __getitem__(self, index: int) -> Tensor:
-        """One image, uint8 (3, H, W), or float (C, H, W) as the dataset made it."""
-        image = self._item(index)
-        return image if isinstance(image, Tensor) and image.is_floating_point() else in_memory(image)
+        """One image, uint8 (3, H, W), or as the dataset made it if that is of floats."""
+        row = int(self.rows[index])
+        return self._image(row, row)
 
     def read(self, indices: Tensor, view: View | None, numbers: Tensor | None = None) -> Tensor:
-        """Each image anew, since transforms may be random: their numbers are a function of (seed, step, position)."""
-        if not isinstance(view, OwnView):
-            return super().read(indices, view, numbers)
-        assert numbers is not None, "a view that draws gets numbers"
-        seeds = (numbers.double() * 2**24).long() @ torch.tensor([2**24, 1])
-        found = []
-        for index, seed in zip(indices.tolist(), seeds.tolist(), strict=True):
-            with seeded(seed):
-                found.append(self[index])
-        return torch.stack(found)
+        """Images at these indices (N,), seen through the view with numbers (N, draws).
+
+        The numbers also seed the dataset's own random transforms. Without any, an image is the same each time.
+        """
+        rows = seeds = self.rows[indices]
+        if numbers is not None and numbers.shape[1] > 1:
+            seeds = (numbers[:, :2].double() * 2**24).long() @ torch.tensor([2**24, 1])
+        found = [self._image(row, seed) for row, seed in zip(rows.tolist(), seeds.tolist(), strict=True)]
+        shapes = sorted({tuple(image.shape) for image in found})
+        if len(shapes) > 1 and (view is None or isinstance(view, OwnView)):
+            raise BadArgument("data", shapes[:2], "a dataset whose float tensors all have one shape")
+        return viewed(found, view, numbers)
 
     def batch(self, indices: Tensor, view: View | None, numbers: Tensor | None = None) -> Tensor:
         """The same as `read`: nothing is in memory."""
@@ -85,8 +91,12 @@ class DatasetImages(LabeledImages):
         kept, labels, classes = self.relabeled(indices)
         return type(self)(self.dataset, self.rows[kept], labels, classes)
 
-    def _item(self, index: int) -> Any:
-        return self.dataset[int(self.rows[index])][0]
+    def _image(self, row: int, seed: int) -> Tensor:
+        with seeded(seed):
+            image, _ = _item(self.dataset, row)
+        if isinstance(image, Tensor) and image.is_floating_point():
+            return image
+        return in_memory(_colored(image) if isinstance(image, np.ndarray | Tensor) else image)
 
 
 @contextmanager
@@ -104,32 +114,60 @@ def seeded(seed: int) -> Iterator[None]:
         random.setstate(before[2])
 
 
-def _labels(dataset: Any) -> tuple[Tensor, list[str]]:
+def _whole(dataset: Any) -> tuple[Any, Tensor]:
+    """The dataset that a `Subset` is of, which has labels and names of classes, and the indices (N,) in it."""
+    rows = torch.arange(len(dataset))
+    while type(dataset) is Subset:
+        rows = torch.as_tensor(dataset.indices, dtype=torch.long)[rows]
+        dataset = dataset.dataset
+    return dataset, rows
+
+
+def _item(dataset: Any, row: int) -> tuple[Any, Any]:
+    """An image and its label."""
+    item = dataset[row]
+    if not isinstance(item, tuple | list) or len(item) != 2:
+        found = f"{len(item)} values" if isinstance(item, tuple | list) else type(item).__name__
+        raise BadArgument("data[i]", found, "a pair of an image and its label")
+    return item[0], item[1]
+
+
+def _labels(dataset: Any, rows: Tensor) -> tuple[Tensor, list[str]]:
     """The labels (N,) as numbers of classes, and the classes' names."""
-    found = _listed(dataset)
-    if found is None:
-        found = [dataset[index][1] for index in range(len(dataset))]
-    if len(found) != len(dataset):
-        raise BadArgument("data", f"{len(found)} labels", f"a dataset with a label for each of {len(dataset)} images")
-    plain = [label.item() if isinstance(label, Tensor | np.generic) else label for label in found]
-    if not all(isinstance(label, int | str) for label in plain):
-        kinds = sorted({type(label).__name__ for label in plain})
-        raise BadArgument("data", f"labels of type {', '.join(kinds)}", "a dataset whose labels are numbers or names")
+    listed = _listed(dataset)
+    found = [_label(dataset, row) if listed is None else listed[row] for row in rows.tolist()]
+    plain = [label.item() if isinstance(label, Tensor | np.generic) and label.ndim == 0 else label for label in found]
+    if kinds := {type(label).__name__ for label in plain if not isinstance(label, int | str)}:
+        expected = "a dataset whose labels are numbers or names"
+        raise BadArgument("data", f"labels of type {', '.join(sorted(kinds))}", expected)
+    if not plain:
+        raise BadArgument("data", "0 images", "a dataset of images")
     names = sorted(set(plain), key=lambda label: (isinstance(label, str), label))
     number = {name: place for place, name in enumerate(names)}
-    known = getattr(dataset, "classes", None)
+    known: Any = getattr(dataset, "classes", None)
     named = isinstance(known, Sequence) and all(isinstance(name, int) and 0 <= name < len(known) for name in names)
     classes = [str(known[name]) if named else str(name) for name in names]
     return torch.tensor([number[label] for label in plain], dtype=torch.long), classes
 
 
-def _listed(dataset: Any) -> list[Any] | None:
-    """All labels where the dataset, or the one that it is a `Subset` of, keeps a list of them."""
+def _listed(dataset: Any) -> Any:
+    """A list of one label for each image, where the dataset keeps one."""
     for name in LABELS:
         found = getattr(dataset, name, None)
         if isinstance(found, Sequence | Tensor | np.ndarray) and len(found) == len(dataset):
-            return list(found)
-    if isinstance(dataset, torch.utils.data.Subset):
-        whole = _listed(dataset.dataset)
-        return None if whole is None else [whole[index] for index in dataset.indices]
+            return found
     return None
+
+
+def _colored(pixels: np.ndarray | Tensor) -> np.ndarray | Tensor:
+    """Gray pixels (H, W), (1, H, W) or (H, W, 1) as (3, H, W); others as they are."""
+    shape = tuple(pixels.shape)
+    if pixels.ndim == 2 or (pixels.ndim == 3 and 1 in shape[::2] and 3 not in shape[::2]):
+        size = shape[1:] if pixels.ndim == 3 and shape[0] == 1 else shape[:2]
+        return np.broadcast_to(np.asarray(pixels).reshape(1, *size), (3, *size))
+    return pixels
+
+
+def _label(dataset: Any, row: int) -> Any:
+    with seeded(row):
+        return _item(dataset, row)[1]

@@ -1,6 +1,6 @@
 """Arguments and options that cannot be, and dependencies that are missing."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, ClassVar
@@ -46,8 +46,12 @@ def need_all(extra: str, what: str) -> None:
             raise MissingExtra(what, package, extra)
 
 
-def missing_extra(error: ModuleNotFoundError, what: str) -> ImportError:
+def missing_extra(error: ImportError, what: str) -> ImportError:
     """The error that names the extra, for an import of one of its packages; else the error itself."""
+    if isinstance(error, MissingExtra):
+        return replace(error, what=what)
+    if not isinstance(error, ModuleNotFoundError):
+        return error
     package = (error.name or "").split(".")[0]
     extra = next((extra for extra, packages in EXTRAS.items() if package in packages), None)
     return error if extra is None else MissingExtra(what, package, extra)
@@ -145,6 +149,7 @@ class NeedsObject(InputError):
 class OtherSource(InputError):
     """A part of a run whose source has changed since it was trained."""
 
-    text: ClassVar[str] = "{part} {path} is not what this run was trained with: put it back, or train a new run"
+    text: ClassVar[str] = "the {part} {path} is not what this run was trained with: put it back, or use {remedy}"
     part: str
     path: str
+    remedy: Option

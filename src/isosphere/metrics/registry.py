@@ -128,6 +128,11 @@ def metric(key: str) -> Metric:
     return Metric(key, key)
 
 
+def is_own(key: str) -> bool:
+    """Whether nothing is known of this metric here: it is one of the user's own."""
+    return key not in KNOWN and metric(key) == Metric(key, key) and not key.startswith(HIDDEN)
+
+
 def leading(task: Task, training: bool = False) -> str:
     """The key of the metric that judges a task: at the end, or the one measured during training."""
     return LEADING[task][training]

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from isosphere.errors import BadArgument
+from isosphere.errors import BadArgument, Incompatible, Option
 from isosphere.models.embedder import PREPROCESSINGS, Embedder
 from isosphere.models.frozen import freeze_batch_norm
 from isosphere.models.preprocessing import IMAGENET, Preprocessing
@@ -22,7 +22,7 @@ class OwnEmbedder(Embedder):
         if not images.is_floating_point():
             images = images.expand(-1, 3, -1, -1) if images.shape[1] == 1 else images
             images = self.preprocessing(images.to(self.precision))
-        return self.backbone(images)
+        return self.backbone(images.to(self.precision))
 
     @property
     def precision(self) -> torch.dtype:
@@ -35,25 +35,34 @@ def build_own_embedder(
 ) -> OwnEmbedder:
     """The module behind the preprocessing of its weights, and a head if asked.
 
-    It gives vectors of this width; where that is 0, `images` (N, C, H, W) show what it gives.
+    It gives vectors of this width. If that is 0, `images` (N, C, H, W) show what it gives.
     """
     if not isinstance(module, nn.Module):
-        raise BadArgument("model", type(module), "a torch.nn.Module, or a function that makes one")
+        raise BadArgument("model", type(module).__name__, "a torch.nn.Module, or a function that makes one")
     network = freeze_batch_norm(module) if freeze_bn else module
     settings = PREPROCESSINGS.get(preprocessing or "") or _settings(module)
     width = width or _width(OwnEmbedder(network, 0, settings, "none", 0), images)
-    return OwnEmbedder(network, width, settings, head, dim)
+    built = OwnEmbedder(network, width, settings, head, dim)
+    if not any(parameter.requires_grad for parameter in built.parameters()):
+        raise BadArgument("model", type(module).__name__, "a module with weights to train, or with a head of ours")
+    return built
 
 
 @torch.no_grad()
 def _width(plain: OwnEmbedder, images: Tensor) -> int:
     """The length of what a network gives for images; it is left in the mode that it was in."""
     modes = {module: module.training for module in plain.modules()}
-    found = plain.eval()(images)
+    try:
+        found = plain.eval().features(images)
+    except (RuntimeError, AssertionError, ValueError) as error:
+        name, shape, reason = type(plain.backbone).__name__, tuple(images.shape), " ".join(str(error).split())
+        raise Incompatible(
+            ("model", "data"), f"{name} cannot take images {shape}: {reason}", (Option("data.size"), Option("model"))
+        ) from error
     for module, mode in modes.items():
         module.training = mode
     if not isinstance(found, Tensor) or found.ndim != 2:
-        given = tuple(found.shape) if isinstance(found, Tensor) else type(found)
+        given = f"{tuple(found.shape)}" if isinstance(found, Tensor) else type(found).__name__
         raise BadArgument("model", given, "a module that gives embeddings of shape (N, D)")
     return found.shape[1]
 

@@ -14,6 +14,7 @@ from isosphere.paper import published
 from isosphere.recipes.data import Faces
 from isosphere.recipes.faces import LATE
 from isosphere.recipes.losses import ArcFace, CosFace, Loss, NormFace, Softmax, SphereFace
+from isosphere.recipes.options import override
 from isosphere.recipes.retrieval import variants
 from isosphere.recipes.schema import SEC, SGD, Baseline, Constraint, L2Reg, Loop, Model, MultiStep, Recipe, Shuffled
 
@@ -36,9 +37,8 @@ CASIA = Recipe(
 """App. B.2; weight decay and dropout are the field's, on which the paper is silent."""
 
 LFW = replace(
-    CASIA,
+    override(CASIA, {"model.backbone": "resnet18_ir"}),
     data=Faces(min_images=2, fraction=0.52, align=False, pairs=("cfp_fp", "cfp_ff")),
-    model=replace(CASIA.model, backbone="resnet18_ir"),
     loop=replace(CASIA.loop, steps=60, eval_every=20, save_every=60),
 )
 """A smoke test, not a result: a few thousand photographs of LFW's people with two or more, measured on CFP's pairs."""

@@ -13,6 +13,7 @@ from dataclasses import replace
 from isosphere.paper import published
 from isosphere.recipes.constraints import METHODS, suffix
 from isosphere.recipes.losses import Loss, MultiSimilarity, NPair, ProxyAnchor, SemiHard, Triplet
+from isosphere.recipes.options import override
 from isosphere.recipes.retrieval import constraints, variants
 from isosphere.recipes.schema import (
     SEC,
@@ -73,11 +74,10 @@ def paper(dataset: str, loss: str) -> Recipe:
     """A cell of Table 3 as the authors trained it with SEC: BN-Inception, length and decay of Table 6."""
     _, _, factor, iterations = published.LEARNING_RATES[dataset, loss]
     steps = published.ITERATIONS[dataset]
-    recipe = fair(dataset, loss)
+    recipe = override(fair(dataset, loss), {"model.backbone": "bn_inception"})
     figures = recipe.loop.snapshot_every
     return replace(
         recipe,
-        model=replace(recipe.model, backbone="bn_inception"),
         schedule=MultiStep(at=tuple(iteration / steps for iteration in iterations), factor=factor),
         loop=replace(recipe.loop, steps=steps, eval_every=500, save_every=1000, snapshot_every=1000 if figures else 0),
     )

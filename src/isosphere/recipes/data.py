@@ -26,6 +26,8 @@ class Source(Checked):
     """Images have classes to train on; without them an image is its own class."""
     framed: ClassVar[bool] = False
     """Faces: images are brought to one frame, and embeddings averaged with those of the mirror images."""
+    transformed: ClassVar[bool] = False
+    """Images are float tensors, made by transforms of the user's own; nothing is done to them."""
     test_root: ClassVar[str] = "root"
     """The field that says where the test images are."""
 
@@ -243,7 +245,8 @@ class OwnData(Own, Source):
     """
 
     opened_by = "isosphere.train.own:own_task"
-    transformed: bool = False
+    kept = ("size", "shorter", "scale", "flip", "train_fraction")
+    transformed: bool = False  # type: ignore[misc]  # a field here alone
     """Whether the images are float tensors; the run finds out."""
     train_fraction: Fraction = 0.5
     """Share of the classes to train on, first by name; the others are for testing. A test set of your own wins."""

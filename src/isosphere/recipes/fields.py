@@ -46,11 +46,12 @@ def located(recipe: schema.Recipe, folders: Sequence[Path]) -> schema.Recipe:
         return place
 
     data: Any = recipe.data
-    model = recipe.model
+    model: Any = recipe.model
     places = {field.name: getattr(data, field.name) for field in fields(data) if field.name in PLACES}
     moved = {
         name: found(place, name) if isinstance(place, str) else tuple(found(one, name) for one in place)
         for name, place in places.items()
     }
-    weights = model.weights and found(model.weights, "weights")
-    return replace(recipe, data=replace(data, **moved), model=replace(model, weights=weights))
+    if isinstance(model, schema.Model) and model.weights:
+        model = replace(model, weights=found(model.weights, "weights"))
+    return replace(recipe, data=replace(data, **moved), model=model)

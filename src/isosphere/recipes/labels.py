@@ -185,6 +185,8 @@ def named(name: str, recipe: schema.Recipe, recipes: Mapping[str, schema.Recipe]
         return first + name.removeprefix(base), recipe
     values = options.to_dict(recipe)
     claim = recipes[base].claim.split(":")[0] + (f", now with {loss(values)} loss" if other_loss else "")
-    end = [type(recipe.loss).__name__.lower()] * other_loss + [method(values)] * (method(values) != "none")
+    by_loss, by_constraint = ("path" in group(values, part) for part in ("loss", "constraint"))
+    end = [loss(values) if by_loss else type(recipe.loss).__name__.lower()] * other_loss
+    end += [constraint(values) if by_constraint else method(values)] * (method(values) != "none")
     claim = f"{claim}: {constraint(values)}" if recipe.claim == known.claim else recipe.claim
     return "-".join([first, *end]), replace(recipe, claim=claim)

@@ -60,7 +60,7 @@ def override(recipe: Any, changes: dict[str, Any]) -> Any:
                 raise UnknownField(Option(path), (Option(group),))
         hint = _hints(owner)[_known(owner, name, path, () if groups else fields)]
         if groups_of := _groups(hint):
-            node[name] = _by_path(groups_of, text, path) if is_path(text) else {"kind": text}
+            node[name] = _switched(groups_of, text, path, getattr(recipe, name, None))
         else:
             text = os.fspath(text) if isinstance(text, os.PathLike) else text
             node[name] = _parsed(hint, text) if isinstance(text, str) else text
@@ -164,12 +164,13 @@ def _kind(groups: list[type], name: str, where: str) -> type:
     return plain[wanted]
 
 
-def _by_path(groups: list[type], text: str, where: str) -> dict[str, str]:
-    """A group as `package.module:attribute`, where it has a kind for parts of your own."""
-    own = next((group.__name__ for group in groups if issubclass(group, Own)), None)
-    if own is None:
-        raise BadArgument(Option(where), text, f"one of {', '.join(group.__name__ for group in groups)}")
-    return {"kind": own, "path": text}
+def _switched(groups: list[type], text: Any, where: str, before: Any) -> dict[str, Any]:
+    """A group of another kind. `package.module:attribute` is a part of your own, which keeps some fields as before."""
+    own = next((group for group in groups if issubclass(group, Own)), None)
+    path = {"path": text} if own and is_path(text) else {}
+    kind = own if own and path else _kind(groups, text, where)
+    kept = {name: getattr(before, name) for name in getattr(kind, "kept", ()) if hasattr(before, name)}
+    return {"kind": kind.__name__, **kept, **path}
 
 
 def _group(groups: list[type], value: Any, where: str) -> Any:

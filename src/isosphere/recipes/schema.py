@@ -58,6 +58,7 @@ class OwnModel(Own):
     """Mean and std that normalize uint8 pixels; unit is 0 to 1. none is its own, as timm has it, else ImageNet's."""
 
     weights: ClassVar[None] = None
+    kept = ("dim",)
 
     @property
     def backbone(self) -> str:

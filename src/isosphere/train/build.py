@@ -79,12 +79,12 @@ def build_model(recipe: schema.Recipe, task: Task, given: Any = None) -> tuple[s
     A backbone that cannot take images of the recipe's size is refused, before anything is written.
     """
     size, images = recipe.data.size, torch.zeros(2, 3, recipe.data.size, recipe.data.size, dtype=torch.uint8)
-    if isinstance(recipe.data, schema.OwnData) and recipe.data.transformed:
+    if recipe.data.transformed:
         if not isinstance(recipe.model, schema.OwnModel):
             raise Incompatible(("data", "model"), FLOATS, (Option("model", "package.module:Network"),))
-        images = task.images.read(torch.arange(2), None)
+        images = task.images.batch(torch.arange(2), None)
     model = inference.build_model(recipe.model, size, given, images)
-    if isinstance(model, OwnEmbedder):
+    if isinstance(model, OwnEmbedder) and isinstance(recipe.model, schema.OwnModel):
         return replace(recipe, model=replace(recipe.model, width=model.width)), model
     try:
         model.eval()(images)

@@ -74,8 +74,10 @@ def fitted(
             return Fitted(folder, train(run, folder, loggers=loggers), run, objects)
         folder = Path(folder)
         there = stack.enter_context(held(folder))
-        if not resume and there:
-            raise RunExists(folder) if runs.RECIPE in there else FolderExists(folder, "a run needs an empty folder")
+        if there and runs.RECIPE not in there:
+            raise FolderExists(folder, "a run needs an empty folder")
+        if there and not resume:
+            raise RunExists(folder)
         if resume and runs.CHECKPOINT not in there and runs.RESULT not in there:
             if there:
                 print(f"isosphere: {folder} was stopped before its first checkpoint and begins again", file=sys.stderr)

@@ -7,7 +7,7 @@ from typing import Any
 from isosphere.data.images import Images, open_images
 from isosphere.data.own import DatasetImages
 from isosphere.data.transforms import View
-from isosphere.errors import MovedData, NoProbe, NoTestPart, Option, SingleImages, TooFewClasses
+from isosphere.errors import BadArgument, MovedData, NoProbe, NoTestPart, Option
 from isosphere.inference import ImageEmbedder, Trained, evaluation_view, parse_place, preprocessed
 from isosphere.recipes import schema
 from isosphere.recipes.own import NO_OBJECTS, Objects
@@ -17,7 +17,7 @@ from isosphere.train.contrastive import Frozen
 from isosphere.train.evaluation import Embedded, Evaluation, evaluate
 from isosphere.train.faces import faces_evaluation
 from isosphere.train.overlap import kind_of
-from isosphere.train.retrieval import Retrieval
+from isosphere.train.retrieval import Retrieval, check_parts
 
 
 class MirroredRetrieval(Retrieval):
@@ -90,8 +90,12 @@ def _other_images(trained: Trained, data: Any) -> tuple[Images, View | None, str
     Of faces `folder:0.52` gives another share of the frame.
     """
     if not isinstance(data, str | Path):
-        found = DatasetImages(data)
-        return found, None if found.transformed else evaluation_view(trained.recipe.data), type(data).__name__
+        found, own_data = DatasetImages(data), trained.recipe.data
+        if found.transformed != own_data.transformed:
+            kind = "float tensors" if own_data.transformed else "pixels"
+            raise BadArgument("data", type(data).__name__, f"a dataset that gives {kind}, as in training")
+        check_parts(None, found, type(data).__name__)
+        return found, None if found.transformed else evaluation_view(own_data), type(data).__name__
     part = root = str(data)
     root, share = parse_place(root, "root") if trained.recipe.data.framed else (root, None)
     images = open_images(root)
@@ -101,8 +105,5 @@ def _other_images(trained: Trained, data: Any) -> tuple[Images, View | None, str
             raise NoTestPart(root)
         if len(tests) < len(images):
             part, images = f"the test part of {part}", images.subset(tests)
-    if len(images.classes) < 2:
-        raise TooFewClasses(part, "test", len(images.classes), 2)
-    if int(images.labels.bincount().max()) < 2:
-        raise SingleImages(part, len(images.classes))
+    check_parts(None, images, part)
     return *preprocessed(trained, images, Path(root), share, people=2), part

@@ -1,27 +1,29 @@
 """Parts of a run that are the user's own, given as objects or by import path."""
 
 from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any
+from inspect import isclass
+from typing import Any, NoReturn
 
 from torch import Tensor, nn
 
 from isosphere.data.images import split_classes
 from isosphere.data.own import DatasetImages, OwnView
 from isosphere.data.transforms import TrainView
-from isosphere.errors import BadArgument, Incompatible, Option
+from isosphere.errors import BadArgument, Incompatible, Option, TooFewClasses
 from isosphere.inference import evaluation_view
 from isosphere.losses.constraint import Constraint
 from isosphere.recipes import own, schema
 from isosphere.recipes.constraints import OwnConstraint
-from isosphere.recipes.own import NO_OBJECTS, Objects, Own
+from isosphere.recipes.own import NO_OBJECTS, PARTS, Objects, Own
 from isosphere.train.contrastive import Unlabeled
 from isosphere.train.evaluation import Embedded
-from isosphere.train.retrieval import Retrieval
+from isosphere.train.retrieval import Retrieval, check_parts
 from isosphere.train.task import Task
 
-PARTS = ("data", "model", "loss", "constraint", "evaluation")
 Metrics = Callable[[Tensor, Tensor], Mapping[str, float]]  # (embeddings (N, D), labels (N,)) -> {name: value}
+Opened = tuple[DatasetImages, DatasetImages | None]  # to train and to test on
 
 
 def found(recipe: schema.Recipe, objects: Objects = NO_OBJECTS) -> tuple[schema.Recipe, Objects]:
@@ -34,11 +36,12 @@ def found(recipe: schema.Recipe, objects: Objects = NO_OBJECTS) -> tuple[schema.
         if not isinstance(option, Own):
             continue
         given = own.find(part, option, getattr(objects, part))
-        changes: dict[str, Any] = {"source": own.source_hash(given)}
+        changes: dict[str, Any] = {} if option.source == own.ANY else {"source": own.source_hash(given)}
         if isinstance(option, schema.OwnData):
             given = opened(given)
             changes["transformed"] = given[0].transformed
-        recipe = replace(recipe, **{part: replace(option, **changes)})
+        known: Any = replace(option, **changes)
+        recipe = replace(recipe, **{part: known})
         objects = replace(objects, **{part: given})
     return recipe, objects
 
@@ -46,25 +49,36 @@ def found(recipe: schema.Recipe, objects: Objects = NO_OBJECTS) -> tuple[schema.
 # ---------------------------------------------------------------- data and evaluation
 
 
-def own_task(data: schema.OwnData, given: tuple[DatasetImages, DatasetImages | None] | None = None) -> Task:
+def own_task(data: schema.OwnData, given: Any = None) -> Task:
     """A dataset split by class, or a pair of datasets to train and to test on."""
-    train, test = given or opened(own.find("data", data))
+    train, test = given if _is_opened(given) else opened(own.find("data", data, given))
     if test is None:
+        if len(train.classes) < 4:
+            raise TooFewClasses(data.place, "train and test", len(train.classes), 4)
         train, test = split_classes(train, data.train_fraction)
+    check_parts(train, test, data.place)
     if data.transformed:
         return Task(train, OwnView(), Retrieval(test, None))
     view = TrainView(data.size, data.shorter, data.scale, flip=data.flip)
     return Task(train, view, Retrieval(test, evaluation_view(data)))
 
 
-def opened(given: Any) -> tuple[DatasetImages, DatasetImages | None]:
+def opened(given: Any) -> Opened:
     """A dataset, or one to train and one to test on; a class or function makes them."""
-    if isinstance(given, tuple) and all(isinstance(one, DatasetImages | None) for one in given):
-        return given
-    dataset = own.called(given) if callable(given) and not hasattr(given, "__getitem__") else given
-    if isinstance(dataset, tuple) and len(dataset) == 2:
-        return DatasetImages(dataset[0]), DatasetImages(dataset[1])
-    return DatasetImages(dataset), None
+    makes = callable(given) and (isclass(given) or not hasattr(given, "__getitem__"))
+    dataset = own.called("data", given) if makes else given
+    if not isinstance(dataset, tuple):
+        return DatasetImages(dataset), None
+    if len(dataset) != 2:
+        raise BadArgument("data", f"{len(dataset)} datasets", "one dataset, or two: (train, test)")
+    train, test = map(DatasetImages, dataset)
+    if train.transformed != test.transformed:
+        raise BadArgument("data", "of two kinds", "float tensors to train and to test on, or pixels for both")
+    return train, test
+
+
+def _is_opened(given: Any) -> bool:
+    return isinstance(given, tuple) and isinstance(given[0], DatasetImages)
 
 
 @dataclass(frozen=True)
@@ -76,7 +90,7 @@ class OwnMetrics(Retrieval):
     def measure(self, embedded: Embedded, final: bool, seed: int) -> dict[str, float]:
         values = self.function(embedded["embeddings"], self.images.labels.to(embedded["embeddings"].device))
         if not isinstance(values, Mapping):
-            raise BadArgument("evaluate", type(values), "a function that returns {name: value}")
+            raise BadArgument("evaluate", type(values).__name__, "a function that returns {name: value}")
         ours = super().measure(embedded, final, seed)
         if taken := ours.keys() & values:
             raise BadArgument("evaluate", min(taken), "a function whose metrics have names of their own")
@@ -93,9 +107,9 @@ def evaluated(task: Task, option: schema.Evaluation, given: Any = None) -> Task:
     if not isinstance(before, Retrieval):
         remedies = (Option("evaluation", "TaskMetrics"), Option("evaluation", "NormsOnly"))
         raise Incompatible(("evaluation", "data"), "metrics of your own are for retrieval", remedies)
-    function = own.made(own.find("evaluation", option, given))
+    function = own.made("evaluate", own.find("evaluation", option, given))
     if not callable(function):
-        raise BadArgument("evaluate", type(function), "a function (embeddings, labels) -> {name: value}")
+        raise BadArgument("evaluate", type(function).__name__, "a function (embeddings, labels) -> {name: value}")
     return replace(task, evaluation=OwnMetrics(before.images, before.view, before.is_query, before.recalls, function))
 
 
@@ -110,15 +124,18 @@ class OwnCriterion(nn.Module):
         self.function = function
 
     def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
-        return self.function(embeddings, labels)
+        value = self.function(embeddings, labels)
+        if not isinstance(value, Tensor) or value.ndim or (embeddings.requires_grad and not value.requires_grad):
+            _refuse("loss", value, "a function (embeddings, labels) -> scalar tensor with a gradient")
+        return value
 
 
 def own_criterion(option: schema.OwnLoss, given: Any, dim: int, classes: int) -> nn.Module:
     """The criterion; a class is made with those of `dim` and `classes` that it asks for."""
-    criterion = own.made(own.find("loss", option, given), dim=dim, classes=classes)
+    criterion = own.made("loss", own.find("loss", option, given), dim=dim, classes=classes)
     if not callable(criterion):
-        raise BadArgument("loss", type(criterion), "a function or module (embeddings, labels) -> scalar")
-    return criterion if isinstance(criterion, nn.Module) else OwnCriterion(criterion)
+        _refuse("loss", criterion, "a function or module (embeddings, labels) -> scalar")
+    return OwnCriterion(criterion)
 
 
 class OwnPenalty(Constraint):
@@ -129,12 +146,24 @@ class OwnPenalty(Constraint):
         self.function = function
 
     def forward(self, embeddings: Tensor, *, progress: Tensor | float | None = None) -> Tensor:
-        return self.function(embeddings)
+        value = self.function(embeddings)
+        if not isinstance(value, Tensor) or value.ndim:
+            _refuse("constraint", value, "a function embeddings -> scalar tensor")
+        return value
 
 
 def own_constraint(option: OwnConstraint, given: Any = None) -> Constraint:
     """The constraint, as what a loop asks of one."""
-    constraint = own.made(own.find("constraint", option, given))
+    constraint = own.made("constraint", own.find("constraint", option, given))
     if not callable(constraint):
-        raise BadArgument("constraint", type(constraint), "a function or module embeddings -> penalty")
-    return constraint if isinstance(constraint, Constraint) else OwnPenalty(constraint)
+        _refuse("constraint", constraint, "a function or module embeddings -> penalty")
+    # A copy, as the loop changes `sync`, and the user's object stays as it is.
+    return copy(constraint) if isinstance(constraint, Constraint) else OwnPenalty(constraint)
+
+
+def _refuse(part: str, value: Any, expected: str) -> NoReturn:
+    """Say what a part of the user's own is, or gives, in place of what it should."""
+    if not isinstance(value, Tensor):
+        raise BadArgument(part, type(value).__name__, expected)
+    found = f"a tensor of shape {tuple(value.shape)}" if value.ndim else "a scalar without a gradient"
+    raise BadArgument(part, found, expected)

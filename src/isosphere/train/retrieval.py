@@ -84,13 +84,18 @@ def folder_task(data: schema.Folder, device: torch.device) -> Task:
     images = readable_images(open_images(data.root), data.skip_unreadable)
     check_splits(images, data.root)
     train, test = split_classes(images, data.train_fraction, allow_shared=data.allow_shared)
-    for part, use in ((train, "train"), (test, "test")):
-        if len(part.classes) < 2:
-            raise TooFewClasses(data.root, use, len(part.classes), 2)
-    if int(torch.bincount(test.labels).max()) < 2:
-        raise SingleImages(data.root, len(test.classes))
+    check_parts(train, test, data.root)
     train_view = TrainView(data.size, data.shorter, data.scale, flip=data.flip)
     return Task(train, train_view, Retrieval(test, evaluation_view(data)), noted(images.note))
+
+
+def check_parts(train: Images | None, test: Images, place: str) -> None:
+    """Refuse too few classes to train or to test on, and test images none of which can be found by another."""
+    for part, use in ((train, "train"), (test, "test")):
+        if part is not None and len(part.classes) < 2:
+            raise TooFewClasses(place, use, len(part.classes), 2)
+    if int(torch.bincount(test.labels).max()) < 2:
+        raise SingleImages(place, len(test.classes))
 
 
 def check_splits(images: ImageSet, root: str) -> None:

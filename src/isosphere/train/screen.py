@@ -4,7 +4,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from isosphere.metrics.registry import NORM_MEAN, NORM_VARIANCE, choosing, metric
+from isosphere.metrics.registry import NORM_MEAN, NORM_VARIANCE, choosing, is_own, metric
 
 
 class Screen:
@@ -44,5 +44,6 @@ class Screen:
         names = [headline, *(name for name in (choosing("retrieval"),) if name in found)]
         shown = [f"{metric(name).heading} {found[name]:6.2%}" for name in names if metric(name).unit == "%"]
         self.advance(step, *shown[:1])
+        shown += [f"{name} {value:.4g}" for name, value in found.items() if is_own(name)]
         norms = f"norm {found[NORM_MEAN]:.3g} (variance {found[NORM_VARIANCE]:.3g})"
         self.say("  ".join([f"step {step:>6}", *shown, norms]))

@@ -3,7 +3,7 @@
 import hashlib
 import os
 import time
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from isosphere.inference import load_weights, read_checkpoint
 from isosphere.losses import sharded
 from isosphere.recipes import options, schema
 from isosphere.recipes.fields import FREE_FIELDS, located
+from isosphere.recipes.own import PARTS, Own, same
 
 if TYPE_CHECKING:
     from isosphere.train.step import Run
@@ -49,7 +50,14 @@ def save(path: Path, state: dict[str, Any]) -> None:
 def load(path: Path, recipe: schema.Recipe) -> dict[str, Any]:
     """Read the checkpoint of a run to go on with; one of another recipe is refused."""
     saved = read_checkpoint(path)
-    differences = options.differences(runs.recipe_of(saved["recipe"]), recipe)
+    then = runs.recipe_of(saved["recipe"])
+    for part in PARTS:
+        before, now = getattr(then, part), getattr(recipe, part)
+        if isinstance(before, Own) and isinstance(now, Own):
+            same(part, before, now)
+            moved: Any = replace(before, path=now.path, source=now.source, given=now.given)
+            then = replace(then, **{part: moved})
+    differences = options.differences(then, recipe)
     changed = {field: values for field, values in differences.items() if field not in FREE_FIELDS}
     if changed:
         raise OtherRecipe(path, changed)

@@ -21,7 +21,8 @@ def stop_diverged(run: "Run", step: int, reason: str, found: dict[str, Tensor]) 
     """Raise Diverged with the values that show it, and with what the run could try and does not."""
     recipe, eta = run.recipe, run.constraint.eta_at((step - 1) / run.loop.steps)
     values = {name: float(found[name]) for name in ("loss", NORM_MEAN) if name in found}
-    remedies = [_less(Option("constraint.eta", strength(recipe.constraint)))] if eta else []
+    field = strength(recipe.constraint)  # 0 for a constraint of the user's own
+    remedies = [_less(Option("constraint.eta", field))] if eta and field else []
     remedies += [_less(Option("optimizer.lr", recipe.optimizer.lr))]
     remedies += [Option("loop.clip", 1.0)] if recipe.loop.clip is None else []
     remedies += [Option("loop.precision", "float32")] if half_precision(recipe.loop, run.device) else []

@@ -1,0 +1,78 @@
+"""From a run folder to its trained model: the checkpoint, the network and its weights."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from isosphere import distributed, runs
+from isosphere.errors import BadCheckpoint, NoCheckpoint
+from isosphere.models.embedder import Embedder, build_embedder
+from isosphere.models.own import build_own_embedder
+from isosphere.recipes import own, schema
+from isosphere.recipes.fields import located
+
+from .trained import Trained
+
+
+def load_run(folder: str | Path, device: str | torch.device = "auto", model: object = None) -> Trained:
+    """The trained model of a run folder, or with `model` that of a run that was given its network as an object.
+
+    Relative paths in its recipe begin where it was trained.
+    """
+    folder = Path(folder)
+    saved = read_checkpoint(folder / runs.CHECKPOINT)
+    recipe = located(runs.recipe_of(saved["recipe"]), runs.bases(folder))
+    # The checkpoint holds all weights, so the pretrained file may be gone.
+    plain = replace(recipe.model, weights=None) if isinstance(recipe.model, schema.Model) else recipe.model
+    network = build_model(plain, recipe.data.size, model)
+    load_weights(network, saved["model"])
+    chosen = distributed.find_device(device)
+    if chosen.type == "cuda" and chosen.index is None:  # it stays there, whatever is the current one later
+        chosen = torch.device("cuda", torch.cuda.current_device())
+    stopped = None if saved["finished"] else saved["step"]
+    return Trained(recipe, network.to(chosen).eval(), chosen, saved["classes"], saved.get("images"), stopped)
+
+
+def build_model(
+    model: schema.Networks, size: int, given: object = None, images: Tensor | None = None
+) -> Embedder:
+    """The embedder that the recipe names, for images of `size` x `size` pixels.
+
+    A network of the user's own is the one `given`, or what its path names; `images` (N, C, H, W) show what it gives.
+    """
+    if isinstance(model, schema.OwnModel):
+        module: Any = own.find("model", model, given)
+        module = own.called("model", module) if callable(module) and not isinstance(module, nn.Module) else module
+        images = torch.zeros(2, 3, size, size, dtype=torch.uint8) if images is None else images
+        settings = (model.head, model.dim, model.freeze_bn, model.preprocessing, model.width)
+        return build_own_embedder(module, *settings, images)
+    fields = {name: value for name, value in vars(model).items() if name != "head_start"}  # done before the first step
+    return build_embedder(**fields, size=size)
+
+
+def read_checkpoint(path: Path) -> dict[str, Any]:
+    """A run's checkpoint, read without running code from it; the tensors are on the CPU."""
+    if not path.is_file():
+        begun, finished = ((path.parent / name).is_file() for name in (runs.RECIPE, runs.RESULT))
+        reason = "the run was stopped before its first" if begun else f"{path.parent} is not a run folder"
+        raise NoCheckpoint(path, "the run kept none (loop.save_every 0)" if finished else reason)
+    try:
+        saved = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # a damaged file makes torch raise almost anything
+        reason = str(error).split("\n")[0].split(" (1)")[0]
+        raise BadCheckpoint(path, f"it cannot be read safely: {reason}") from error
+    if not isinstance(saved, dict) or "recipe" not in saved:
+        raise BadCheckpoint(path, "it was not written by isosphere")
+    return runs.translate_checkpoint(saved)
+
+
+def load_weights(module: nn.Module, weights: dict[str, Any]) -> None:
+    """Load weights that must fit exactly."""
+    try:
+        module.load_state_dict(weights)
+    except RuntimeError as error:
+        reason = " ".join(str(error).split())
+        raise BadCheckpoint(runs.CHECKPOINT, f"it does not fit its recipe: {reason[:200]}") from error
