@@ -112,3 +112,10 @@ def train(folder: Path, **changes: Any) -> "isosphere.front.TrainedRun":
     parts = {"data": Points(), "model": Net(), "loss": lambda f, y: multi(f, y) + 0 * f.sum(), "constraint": spread,
              "evaluate": mean_cosine}  # fmt: skip
     return isosphere.fit("photos", **parts | SMALL | {"folder": folder} | changes)
+
+
+def fit(**parts: object) -> "isosphere.front.TrainedRun":
+    """A short run on points."""
+    torch.manual_seed(0)
+    given = {"data": Points(), "model": Net()} | SMALL | {"loop": SMALL["loop"] | {"steps": 2}} | parts
+    return isosphere.fit("photos", **given)
