@@ -33,16 +33,19 @@ ALLOWED = {
     "recipes": {"recipes"},
     "functional": {"losses", "sphere"},
     "front": {"distributed", "inference", "recipes", "runs", "sphere", "train"},
+    "terminal": set(),
     "inference": {
         "data", "distributed", "errors", "files", "inference", "metrics", "models", "recipes", "runs", "samplers",
+        "terminal",
     },  # fmt: skip
     "train": {
         "train", "inference", "sphere", "losses", "metrics", "data", "models", "recipes", "monitor", "runs",
-        "distributed", "samplers", "errors", "locks",
+        "distributed", "samplers", "errors", "locks", "terminal",
     },  # fmt: skip
     "monitor": {"monitor", "losses", "sphere"},
     "paper": {
         "paper", "data", "inference", "recipes", "report", "runs", "train", "distributed", "locks", "metrics", "sphere",
+        "terminal",
     },  # fmt: skip
     "report": {"report", "runs", "sphere", "metrics", "recipes"},
 }

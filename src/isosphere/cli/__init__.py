@@ -15,6 +15,7 @@ from difflib import get_close_matches
 from importlib import import_module
 from types import ModuleType
 
+from isosphere import terminal
 from isosphere.cli.endings import code_of, note, show_warnings, words_of
 from isosphere.cli.parser import Parser
 from isosphere.errors import BadUsage, missing_extra
@@ -27,11 +28,11 @@ COMMANDS = (
 
 def main() -> None:
     """Run a command, and end the process with its exit code."""
+    terminal.open_missing()
     code = run()
+    terminal.settle()
     if "WORLD_SIZE" in os.environ:  # gloo's threads, which DDP keeps, may abort a process whose interpreter ends
         atexit._run_exitfuncs()
-        sys.stdout.flush()
-        sys.stderr.flush()
         os._exit(code)
     sys.exit(code)
 
@@ -54,14 +55,18 @@ def run() -> int:
         try:
             import rich
 
-            rich.reconfigure(stderr=True, quiet=not sys.stderr.isatty())  # progress is for a screen, never in results
-            command.run(asked)
+            screen = terminal.stderr()
+            rich.reconfigure(file=screen, quiet=not screen.isatty())  # progress is for a screen, never in results
+            with terminal.named_stdout():
+                command.run(asked)
             return 0
         except ModuleNotFoundError as error:
             raise missing_extra(error, f"isosphere {words[0]}") from error
     except SystemExit as left:  # after --help and --version
         return int(left.code or 0)
     except BaseException as error:
+        if isinstance(error, BrokenPipeError) and error.filename == "stdout":  # as in `isosphere recipes | head`
+            return 1
         code = code_of(error)
         if code is None or os.environ.get("ISOSPHERE_TRACEBACK"):
             raise

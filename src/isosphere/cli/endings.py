@@ -2,12 +2,11 @@
 
 import inspect
 import os
-import sys
 import warnings
 from pathlib import Path
 from typing import Any
 
-from isosphere import errors
+from isosphere import errors, terminal
 
 PATHS = (FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError, PermissionError)
 """Of the system, about a path that was given; other errors of the system are failures."""
@@ -35,7 +34,7 @@ def words_of(error: BaseException) -> str:
 
 def note(text: str) -> None:
     """A line of ours, on stderr."""
-    print(f"isosphere: {text}", file=sys.stderr)
+    terminal.say(f"isosphere: {text}")
 
 
 def show_warnings() -> None:

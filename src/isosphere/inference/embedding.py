@@ -8,7 +8,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from isosphere import distributed
+from isosphere import distributed, terminal
 from isosphere.data.feed import loader
 from isosphere.data.images import Images
 from isosphere.data.readable import readable_images
@@ -73,7 +73,7 @@ def progress_bar(title: str, total: int, shown: bool = True) -> Iterator[Callabl
     from rich.console import Console
     from rich.progress import MofNCompleteColumn, Progress
 
-    console = Console(stderr=True)
+    console = Console(file=terminal.stderr())
     columns, hidden = (*Progress.get_default_columns(), MofNCompleteColumn()), not (shown and console.is_terminal)
     with Progress(*columns, console=console, transient=True, disable=hidden) as progress:
         task = progress.add_task(title, total=total)

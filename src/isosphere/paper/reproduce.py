@@ -1,11 +1,10 @@
 """A table of the paper, run: its trials, then its final runs seed by seed."""
 
-import sys
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from isosphere import runs
+from isosphere import runs, terminal
 from isosphere.errors import BadArgument, Incompatible, Interrupted, NoSettings, Option, Stopped
 from isosphere.paper import tables
 from isosphere.paper.evidence import followed
@@ -57,7 +56,7 @@ def reproduce(
             else:
                 runner.refuse_other_data(record, recipe, results.path)
             records.append({**record, "cell": cell, "method": method, "seed": seed})
-    print(f"{made} runs made now, {len(records) - made} taken from {results.path}", file=sys.stderr)
+    terminal.say(f"{made} runs made now, {len(records) - made} taken from {results.path}")
     return records
 
 

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -12,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from isosphere import distributed, runs
+from isosphere import distributed, runs, terminal
 from isosphere.data.feed import Batch, loader
 from isosphere.errors import FolderExists, Interrupted, RunExists, need
 from isosphere.inference import ImageEmbedder, half_precision, workers
@@ -80,13 +79,13 @@ def fitted(
             raise RunExists(folder)
         if resume and runs.CHECKPOINT not in there and runs.RESULT not in there:
             if there:
-                print(f"isosphere: {folder} was stopped before its first checkpoint and begins again", file=sys.stderr)
+                terminal.say(f"isosphere: {folder} was stopped before its first checkpoint and begins again")
             resume = False
         saved = state.load(folder / runs.CHECKPOINT, recipe) if resume else None
         if saved is not None and saved.get("finished") and runs.RESULT in there:
             if distributed.rank() != 0:
                 return Fitted(folder, {}, None, objects)
-            print(f"isosphere: already finished at step {saved['step']}; nothing was trained", file=sys.stderr)
+            terminal.say(f"isosphere: already finished at step {saved['step']}; nothing was trained")
             return Fitted(folder, runs.read_result(folder), None, objects)
         run = prepare(recipe, device_, objects=objects)
         if saved is not None:

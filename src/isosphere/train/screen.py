@@ -4,6 +4,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from isosphere import terminal
 from isosphere.metrics.registry import NORM_MEAN, NORM_VARIANCE, choosing, is_own, metric
 
 
@@ -11,7 +12,7 @@ class Screen:
     """A bar of so many steps, named after its run; with `shown=False` nothing is printed."""
 
     def __init__(self, name: str, steps: int, done: int, shown: bool) -> None:
-        self.console = Console(stderr=True, quiet=not shown)
+        self.console = Console(file=terminal.stderr(), quiet=not shown)
         self.progress = Progress(
             TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
             TimeRemainingColumn(), TextColumn("{task.fields[note]}"), console=self.console, disable=not shown,

@@ -1,11 +1,10 @@
 """Many runs in one process, and the best of several. Data and compilation are paid once."""
 
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from isosphere import distributed, runs
+from isosphere import distributed, runs, terminal
 from isosphere.errors import Diverged, OtherData, OtherRecipe, Stopped
 from isosphere.recipes import options, schema
 from isosphere.recipes.identity import changes
@@ -55,7 +54,7 @@ class Runner:
         try:
             return self.run(recipe, folder)
         except Diverged as error:
-            print(f"{folder.name}: {error}", file=sys.stderr)
+            terminal.say(f"{folder.name}: {error}")
             return {"recipe": options.to_dict(recipe), "last": {}, "diverged": str(error)} | environment(self.device)
 
     def refuse_other_data(self, result: Mapping[str, Any], recipe: schema.Recipe, place: Path) -> None:
