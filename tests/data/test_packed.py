@@ -17,11 +17,12 @@ from torch.utils.data import DataLoader
 from torchvision.transforms.v2 import functional
 
 from isosphere.data import packed, packing
+from isosphere.data.crops import sample_crops
 from isosphere.data.feed import Steps
 from isosphere.data.images import ImageSet
-from isosphere.data.packed import PackedSet, central_boxes, sample_crops
+from isosphere.data.packed import PackedSet
 from isosphere.data.packing import pack
-from isosphere.data.transforms import TestView, TrainView, uniforms
+from isosphere.data.transforms import TestView, TrainView, central_boxes, uniforms
 from isosphere.errors import BadArgument, DamagedFile, UnreadableImages
 from isosphere.samplers import OrderedBatches
 from raised import raised
@@ -247,9 +248,9 @@ def test_fused_crops_are_the_plain_ones(folder: Path, tmp_path: Path, monkeypatc
     view, indices = TrainView(8, 16), torch.arange(len(store))
     numbers = uniforms(0, 1, indices, view.draws)
     plain = store.batch(indices, view, numbers)
-    monkeypatch.setattr(packed, "_compiled_crops", lambda: torch.compile(packed.sample_crops, backend="aot_eager"))
+    monkeypatch.setattr(packed, "compiled_crops", lambda: torch.compile(sample_crops, backend="aot_eager"))
     store.fuse_crops()
-    assert store.crops is not packed.sample_crops
+    assert store.crops is not sample_crops
     fused = store.batch(indices, view, numbers)
     assert (fused.int() - plain.int()).abs().max() <= 1
 

@@ -4,9 +4,11 @@ import torch
 from torchvision.transforms import v2
 from torchvision.transforms.v2 import functional
 
+from isosphere.data.crops import sample_crops
 from isosphere.data.transforms import (
     CROP_DRAWS,
     ShiftView,
+    Staged,
     TestView,
     TrainView,
     apply_crop,
@@ -17,6 +19,7 @@ from isosphere.data.transforms import (
     shift,
     uniforms,
 )
+from isosphere.data.two_views import ContrastiveView
 
 
 def photo(height, width, seed=0):
@@ -187,3 +190,28 @@ def test_shift_moves_pixels_and_repeats_edges():
     assert torch.equal(ShiftView(2)(images, numbers), shifted)
     assert torch.equal(ShiftView(2)(images[3], numbers[3]), shifted[3])
     assert torch.equal(ShiftView(0)(images, numbers), images)
+
+
+@pytest.mark.parametrize(
+    "view",
+    [TrainView(24, 30), TestView(24, 30), ContrastiveView(24, 30)],
+    ids=lambda view: type(view).__name__,
+)
+@pytest.mark.parametrize("size", [(40, 50), (90, 31), (20, 70), (30, 30)])
+def test_a_view_is_its_first_stage_and_the_rest(view: Staged, size: tuple[int, int]) -> None:
+    image, numbers = photo(*size), uniforms(0, 1, torch.arange(3), view.draws)
+    stored = view.stored(image)
+    assert stored.dtype == torch.uint8 and min(stored.shape[1:]) == 30
+    assert torch.equal(view.stored(stored), stored), "what is stored stays"
+    whole = torch.stack([view(image, its) for its in numbers])
+    assert torch.equal(whole, torch.stack([view.rest(stored, its) for its in numbers]))
+    assert torch.equal(whole, view.rest(torch.stack([stored] * 3), numbers))
+    assert torch.equal(whole, view(stored.expand(3, -1, -1, -1), numbers))
+    sides = (torch.full((3,), side) for side in stored.shape[1:])
+    boxes, flipped = view.boxes(numbers, *sides)
+    pixels, starts = stored.permute(1, 2, 0).reshape(-1, 3), torch.zeros(3, dtype=torch.long)
+    crops = sample_crops(pixels, starts, torch.full((3,), stored.shape[2]), boxes, flipped, view.size)
+    if not isinstance(view, ContrastiveView):  # whose colors may carry a level further
+        assert (view.finish(crops, numbers).int() - whole.int()).abs().max() <= 1
+    else:
+        assert torch.equal(view.finish(crops, numbers), whole)

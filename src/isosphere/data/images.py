@@ -15,7 +15,10 @@ from isosphere.errors import BadArgument, LeftOutWarning, NotFound, OneSplit, Op
 
 from . import lists, text_lists
 from .decoding import decode
-from .transforms import View
+from .transforms import Staged, View
+
+Seen = Callable[[Tensor, Tensor], Tensor]
+"""A view, or the rest of one."""
 
 
 class Images(Protocol):
@@ -58,11 +61,13 @@ class Images(Protocol):
 
 def read_batch(images: Images, indices: Tensor, view: View | None, numbers: Tensor | None = None) -> Tensor:
     """Images at these indices (N,), each decoded once, seen through the view with numbers (N, draws)."""
-    decoded = {index: images[index] for index in dict.fromkeys(indices.tolist())}
-    return viewed([decoded[index] for index in indices.tolist()], view, numbers)
+    found, rest = {index: images[index] for index in dict.fromkeys(indices.tolist())}, view
+    if isinstance(view, Staged):
+        found, rest = {index: view.stored(image) for index, image in found.items()}, view.rest
+    return viewed([found[index] for index in indices.tolist()], rest, numbers)
 
 
-def viewed(found: list[Tensor], view: View | None, numbers: Tensor | None = None) -> Tensor:
+def viewed(found: list[Tensor], view: Seen | None, numbers: Tensor | None = None) -> Tensor:
     """Images (C, H, W) of any sizes seen through the view with numbers (N, draws)."""
     if view is None:
         return torch.stack(found)

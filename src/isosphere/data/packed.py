@@ -5,7 +5,6 @@ buffer may be on a GPU, where a batch of crops is one gather.
 """
 
 from collections.abc import Callable, Iterable
-from functools import cache
 from pathlib import Path
 
 import torch
@@ -14,10 +13,9 @@ from typing_extensions import Self
 
 from isosphere.errors import BadArgument
 
+from .crops import CHUNK, compiled_crops, sample_crops
 from .images import ImageSet, LabeledImages
-from .transforms import CROP_DRAWS, TestView, TrainView, View, crop_boxes, flips
-
-CHUNK = 128  # images cropped at once, which bounds the memory of the gather's indices
+from .transforms import Staged, Stored, View
 
 
 class PackedSet(LabeledImages):
@@ -95,59 +93,23 @@ class PackedSet(LabeledImages):
     def batch(self, indices: Tensor, view: View | None, numbers: Tensor | None = None) -> Tensor:
         """These images seen through the view, uint8 (N, 3, S, S), channels last in memory, without synchronizing.
 
-        `indices` (N,) and, for a TrainView, `numbers` (N, view.draws) are on the store's device.
+        `indices` (N,) and `numbers` (N, view.draws) are on the store's device.
         """
-        if not isinstance(view, TrainView | TestView) or view.shorter != self.shorter or view.size > self.shorter:
-            expected = f"a TrainView or TestView for packed images of the shorter side {self.shorter}"
+        if not isinstance(view, Staged) or view.stored != Stored(self.shorter) or view.size > self.shorter:
+            expected = f"a view in stages for packed images of the shorter side {self.shorter}"
             raise BadArgument("view", view, expected)
-        heights, widths = self.heights[indices], self.widths[indices]
-        if isinstance(view, TrainView):
-            if numbers is None:
+        if numbers is None:
+            if view.draws:
                 raise BadArgument("numbers", None, f"{view.draws} for each image")
-            boxes = crop_boxes(numbers[:, :CROP_DRAWS], heights, widths, view.scale, view.ratio)
-            flipped = flips(numbers[:, CROP_DRAWS]) if view.flip else torch.zeros_like(heights, dtype=torch.bool)
-        else:
-            boxes, flipped = central_boxes(heights, widths, view.size), torch.zeros_like(heights, dtype=torch.bool)
+            numbers = torch.empty(len(indices), 0, device=self.device)
+        widths = self.widths[indices]
+        boxes, flipped = view.boxes(numbers, self.heights[indices], widths)
         parts = zip(*(part.split(CHUNK) for part in (self.starts[indices], widths, boxes, flipped)), strict=True)
-        return torch.cat([self.crops(self.buffer, *part, view.size) for part in parts])
+        return view.finish(torch.cat([self.crops(self.buffer, *part, view.size) for part in parts]), numbers)
 
     def fuse_crops(self) -> None:
         """Compute crops in one compiled kernel from now on, within one gray level of the plain ones."""
-        self.crops = _compiled_crops()
-
-
-def central_boxes(heights: Tensor, widths: Tensor, size: int) -> Tensor:
-    """The central square of each image as (top, left, height, width), long (N, 4), rounded as torchvision does."""
-    top, left = (((side - size).double() / 2).round().long() for side in (heights, widths))
-    return torch.stack((top, left, torch.full_like(top, size), torch.full_like(top, size)), dim=1)
-
-
-def sample_crops(buffer: Tensor, starts: Tensor, widths: Tensor, boxes: Tensor, flipped: Tensor, size: int) -> Tensor:
-    """Boxes (N, 4) of images at these starts in the buffer (P, 3), bilinear, no antialiasing -> (N, 3, S, S)."""
-    top, left, height, width = boxes.T[:, :, None]  # (N, 1) each
-    places = torch.arange(size, device=buffer.device).expand(len(boxes), size)
-    columns = torch.where(flipped[:, None], size - 1 - places, places)
-    above, below, down = _taps(places, height, size)  # (N, S) each
-    before, after, right = _taps(columns, width, size)
-    rows = [(starts[:, None] + (top + row) * widths[:, None])[:, :, None] for row in (above, below)]
-    sides = [(left + column)[:, None, :] for column in (before, after)]
-    right, down = right[:, None, :, None], down[:, :, None, None]
-    upper, lower = (
-        torch.lerp(buffer[row + sides[0]].float(), buffer[row + sides[1]].float(), right) for row in rows
-    )  # (N, S, S, 3)
-    return torch.lerp(upper, lower, down).round().to(torch.uint8).permute(0, 3, 1, 2)
-
-
-@cache
-def _compiled_crops() -> Callable[..., Tensor]:
-    return torch.compile(sample_crops)
-
-
-def _taps(places: Tensor, lengths: Tensor, size: int) -> tuple[Tensor, Tensor, Tensor]:
-    """For output places (N, S) over these lengths (N, 1): two input places, and the weight of the second."""
-    exact = ((places + 0.5) * (lengths / size) - 0.5).clamp(min=0)
-    first = torch.minimum(exact.long(), lengths - 1)
-    return first, torch.minimum(first + 1, lengths - 1), exact - first
+        self.crops = compiled_crops()
 
 
 def mapped(file: Path) -> Tensor:

@@ -1,14 +1,15 @@
 """Crops, flips and shifts with random numbers from (seed, step, position in the global batch) alone.
 
 The same numbers come out on any device and with any number of workers and ranks. A captured CUDA graph has them, too.
-Pixels stay uint8, as the model normalizes. Every view first brings the image to one scale with antialiasing. A packed
-store does that once. Then it samples the crop without antialiasing. At that scale a crop is hardly ever reduced, so
-filtering would gain nothing. A batched sampler on the GPU gives the same pixels as the workers.
+Pixels stay uint8, as the model normalizes. A view of photographs has two stages. The first, `stored`, brings the image
+to one scale with antialiasing. It draws nothing, so a cache holds its result. The rest samples the crop without
+antialiasing. At that scale a crop is hardly ever reduced, so filtering would gain nothing. A batched sampler on the GPU
+gives the same pixels as the workers.
 """
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -70,6 +71,12 @@ def crop_boxes(
     return torch.cat([corner, height, width], 1).long()
 
 
+def central_boxes(heights: Tensor, widths: Tensor, size: int) -> Tensor:
+    """The central square of each image as (top, left, height, width), long (N, 4), rounded as torchvision does."""
+    top, left = (((side - size).double() / 2).round().long() for side in (heights, widths))
+    return torch.stack((top, left, torch.full_like(top, size), torch.full_like(top, size)), dim=1)
+
+
 def flips(numbers: Tensor) -> Tensor:
     """Which images to mirror, bool, for numbers of the same shape."""
     return numbers < 0.5
@@ -79,6 +86,8 @@ def resize_shorter(image: Tensor, shorter: int) -> Tensor:
     """The image with its shorter side at `shorter`, antialiased, uint8 (C, H, W) -> (C, H', W')."""
     from torchvision.transforms.v2 import functional
 
+    if min(image.shape[-2:]) == shorter:
+        return image
     return functional.resize(image, [shorter], antialias=True)
 
 
@@ -117,6 +126,44 @@ class View(Protocol):
 
 
 @dataclass(frozen=True)
+class Stored:
+    """The first stage of a view: the shorter side to `shorter`. All its fields are part of a cache's key.
+
+    What is stored already stays as it is, so a whole view also takes images of a cache.
+    """
+
+    shorter: int
+
+    def __call__(self, image: Tensor) -> Tensor:
+        """One image as a cache holds it, uint8 (C, H, W) -> (C, H', W')."""
+        return resize_shorter(image, self.shorter)
+
+
+@runtime_checkable
+class Staged(View, Protocol):
+    """A view in stages: `view(image, numbers)` is `view.rest(view.stored(image), numbers)`.
+
+    The rest cuts a box out of the stored image, mirrors it, and `finish`es the crop. A cache on a GPU does that for a
+    whole batch at once: it asks for `boxes`, samples them, and calls `finish`.
+    """
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def stored(self) -> Stored: ...
+
+    def rest(self, images: Tensor, numbers: Tensor, /) -> Tensor:
+        """Stored images of one size, or one of them, to crops."""
+
+    def boxes(self, numbers: Tensor, heights: Tensor, widths: Tensor) -> tuple[Tensor, Tensor]:
+        """Boxes (top, left, height, width), long (N, 4), of stored images of these sizes, and which to mirror, (N,)."""
+
+    def finish(self, crops: Tensor, numbers: Tensor) -> Tensor:
+        """What is done to crops (N, C, S, S), on any device, from the numbers that `boxes` leaves over."""
+
+
+@dataclass(frozen=True)
 class TrainView:
     """Shorter side to `shorter`, a random crop to `size`, a random flip: uint8 (C, H, W) -> (C, size, size)."""
 
@@ -127,14 +174,32 @@ class TrainView:
     flip: bool = True
     draws: ClassVar[int] = CROP_DRAWS + 1
 
+    @property
+    def stored(self) -> Stored:
+        """The first stage."""
+        return Stored(self.shorter)
+
     def __call__(self, image: Tensor, numbers: Tensor) -> Tensor:
         """One image with its numbers (draws,), or a batch (N, C, H, W) with numbers (N, draws)."""
-        if image.ndim == 4:
-            return torch.stack([self(one, its) for one, its in zip(image, numbers, strict=True)])
-        image = resize_shorter(image, self.shorter)
-        height, width = torch.tensor(image.shape[-2:])[:, None]
-        box = crop_boxes(numbers[None, :CROP_DRAWS], height, width, self.scale, self.ratio)[0]
-        return apply_crop(image, box, self.flip and flips(numbers[CROP_DRAWS]), self.size)
+        return self.rest(self.stored(image), numbers)
+
+    def rest(self, images: Tensor, numbers: Tensor) -> Tensor:
+        """The same of stored images."""
+        if images.ndim == 3:
+            return self.rest(images[None], numbers[None])[0]
+        sides = (torch.full((len(images),), side) for side in images.shape[-2:])
+        found = zip(images, *self.boxes(numbers, *sides), strict=True)
+        crops = [apply_crop(image, box, flip, self.size) for image, box, flip in found]
+        return self.finish(torch.stack(crops), numbers)
+
+    def boxes(self, numbers: Tensor, heights: Tensor, widths: Tensor) -> tuple[Tensor, Tensor]:
+        """Random boxes (N, 4) of stored images of these sizes, and which to mirror (N,)."""
+        boxes = crop_boxes(numbers[:, :CROP_DRAWS], heights, widths, self.scale, self.ratio)
+        return boxes, self.flip & flips(numbers[:, CROP_DRAWS])
+
+    def finish(self, crops: Tensor, numbers: Tensor) -> Tensor:
+        """Nothing is left to do."""
+        return crops
 
 
 @dataclass(frozen=True)
@@ -146,9 +211,26 @@ class TestView:
     draws: ClassVar[int] = 0
     __test__: ClassVar[bool] = False  # not a test case, whatever pytest reads from the name
 
+    @property
+    def stored(self) -> Stored:
+        """The first stage."""
+        return Stored(self.shorter)
+
     def __call__(self, image: Tensor, numbers: Tensor | None = None) -> Tensor:
         """One image or a batch; it uses no random numbers."""
-        return center_crop(resize_shorter(image, self.shorter), self.size)
+        return self.rest(self.stored(image))
+
+    def rest(self, images: Tensor, numbers: Tensor | None = None) -> Tensor:
+        """The same of stored images."""
+        return center_crop(images, self.size)
+
+    def boxes(self, numbers: Tensor, heights: Tensor, widths: Tensor) -> tuple[Tensor, Tensor]:
+        """The central box of each, and none to mirror."""
+        return central_boxes(heights, widths, self.size), torch.zeros_like(heights, dtype=torch.bool)
+
+    def finish(self, crops: Tensor, numbers: Tensor) -> Tensor:
+        """Nothing is left to do."""
+        return crops
 
 
 @dataclass(frozen=True)

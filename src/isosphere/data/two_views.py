@@ -15,8 +15,8 @@ from torch import Tensor
 
 from isosphere.errors import BadArgument
 
-from .packed import sample_crops
-from .transforms import CROP_DRAWS, TrainView, crop_boxes, flips, resize_shorter
+from .crops import sample_crops
+from .transforms import CROP_DRAWS, Stored, TrainView, crop_boxes, flips
 
 BRIGHTNESS, CONTRAST = 0, 1  # places of the changes; saturation is 2 and hue 3
 LUMA = (0.2989, 0.587, 0.114)  # torchvision's weights of red, green and blue in gray
@@ -45,25 +45,36 @@ class ContrastiveView:
         if not all(0 <= by <= limit for by, limit in zip(self.jitter, (1, 1, 1, 0.5), strict=True)):
             raise BadArgument("jitter", self.jitter, "three numbers from 0 to 1, and 0 to 0.5 for the hue")
 
+    @property
+    def stored(self) -> Stored:
+        """The first stage."""
+        return Stored(self.shorter)
+
     def __call__(self, images: Tensor, numbers: Tensor) -> Tensor:
         """One image with its numbers (draws,), or a batch (N, C, H, W) with numbers (N, draws)."""
+        return self.rest(self.stored(images), numbers)
+
+    def rest(self, images: Tensor, numbers: Tensor) -> Tensor:
+        """The same of stored images."""
         if images.ndim == 3:
-            return self(images[None], numbers[None])[0]
-        if min(images.shape[-2:]) != self.shorter:
-            images = resize_shorter(images, self.shorter)
-        return self.colored(self.cropped(images, numbers), numbers)
+            return self.rest(images[None], numbers[None])[0]
+        return self.finish(self.cropped(images, numbers), numbers)
+
+    def boxes(self, numbers: Tensor, heights: Tensor, widths: Tensor) -> tuple[Tensor, Tensor]:
+        """Random boxes (N, 4) of stored images of these sizes, and which to mirror (N,), by numbers as in TrainView."""
+        boxes = crop_boxes(numbers[:, :CROP_DRAWS], heights, widths, self.scale, self.ratio)
+        return boxes, self.flip & flips(numbers[:, CROP_DRAWS])
 
     def cropped(self, images: Tensor, numbers: Tensor) -> Tensor:
-        """Crops and flips alone, uint8 (N, C, H, W) -> (N, C, size, size), with the numbers as in TrainView."""
+        """Crops and flips alone, uint8 (N, C, H, W) -> (N, C, size, size)."""
         count, channels, height, width = images.shape
         first = torch.arange(count, device=images.device)
         heights, widths = torch.full_like(first, height), torch.full_like(first, width)
-        boxes = crop_boxes(numbers[:, :CROP_DRAWS], heights, widths, self.scale, self.ratio)
-        flipped = flips(numbers[:, CROP_DRAWS]) if self.flip else torch.zeros_like(first, dtype=torch.bool)
+        boxes, flipped = self.boxes(numbers, heights, widths)
         buffer = images.permute(0, 2, 3, 1).reshape(-1, channels)  # (N H W, C)
         return sample_crops(buffer, first * (height * width), widths, boxes, flipped, self.size)
 
-    def colored(self, images: Tensor, numbers: Tensor) -> Tensor:
+    def finish(self, images: Tensor, numbers: Tensor) -> Tensor:
         """The colors alone, uint8 (N, C, H, W) -> the same, from the numbers that TrainView leaves over."""
         if self.jitter_p == 0 and self.gray_p == 0:
             return images

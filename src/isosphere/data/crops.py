@@ -1,0 +1,38 @@
+"""Crops of many images at once, out of one flat buffer of pixels, on any device."""
+
+from collections.abc import Callable
+from functools import cache
+
+import torch
+from torch import Tensor
+
+CHUNK = 128  # images cropped at once, which bounds the memory of the gather's indices
+
+
+def sample_crops(buffer: Tensor, starts: Tensor, widths: Tensor, boxes: Tensor, flipped: Tensor, size: int) -> Tensor:
+    """Boxes (N, 4) of images at these starts in the buffer (P, 3), bilinear, no antialiasing -> (N, 3, S, S)."""
+    top, left, height, width = boxes.T[:, :, None]  # (N, 1) each
+    places = torch.arange(size, device=buffer.device).expand(len(boxes), size)
+    columns = torch.where(flipped[:, None], size - 1 - places, places)
+    above, below, down = _taps(places, height, size)  # (N, S) each
+    before, after, right = _taps(columns, width, size)
+    rows = [(starts[:, None] + (top + row) * widths[:, None])[:, :, None] for row in (above, below)]
+    sides = [(left + column)[:, None, :] for column in (before, after)]
+    right, down = right[:, None, :, None], down[:, :, None, None]
+    upper, lower = (
+        torch.lerp(buffer[row + sides[0]].float(), buffer[row + sides[1]].float(), right) for row in rows
+    )  # (N, S, S, 3)
+    return torch.lerp(upper, lower, down).round().to(torch.uint8).permute(0, 3, 1, 2)
+
+
+@cache
+def compiled_crops() -> Callable[..., Tensor]:
+    """`sample_crops` in one compiled kernel."""
+    return torch.compile(sample_crops)
+
+
+def _taps(places: Tensor, lengths: Tensor, size: int) -> tuple[Tensor, Tensor, Tensor]:
+    """For output places (N, S) over these lengths (N, 1): two input places, and the weight of the second."""
+    exact = ((places + 0.5) * (lengths / size) - 0.5).clamp(min=0)
+    first = torch.minimum(exact.long(), lengths - 1)
+    return first, torch.minimum(first + 1, lengths - 1), exact - first
