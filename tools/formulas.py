@@ -185,6 +185,25 @@ CONSTRAINTS = Family(
             NORMS + " One more backward pass through the last layer.",
             "It needs the loop of this package, or one that calls `through_optimizer` and `after_step`.",
         ),
+        "AdaptiveSEC": Formula(
+            r"\eta \, \frac{\overline{|\partial L / \partial W|}}{\overline{|\partial P / \partial W|}} \, P, "
+            r"\quad P = \frac{1}{N} \sum_i \left( |f_i| - \mu \right)^2",
+            "$W$ are the weights of the last layer, $L$ is the criterion. Bars are running means over steps.",
+            NORMS + " Two more backward passes through the last layer.",
+            "It needs the loop of this package, or one that calls `through_optimizer`.",
+        ),
+        "CutInitialization": Formula(
+            r"W_0 \leftarrow W_0 / c",
+            "$W_0$ are the first weights and biases of the last layer. It acts once, and the penalty is 0.",
+            "Nothing in training.",
+            "It needs the loop of this package, or one that calls `start`.",
+        ),
+        "L2SP": Formula(
+            r"\frac{\eta}{2} \left| w - w_0 \right|^2",
+            "$w$ are the weights of the backbone, and $w_0$ the first ones.",
+            "A copy of the backbone's weights.",
+            "It needs the loop of this package, or one that calls `start` and `through_optimizer`.",
+        ),
         "BalancedDirections": Formula(
             r"\frac{\partial L}{\partial f_i} = \frac{1}{\mu} \left( I - u_i u_i^T \right) \frac{\partial L}{\partial "
             r"u_i}",

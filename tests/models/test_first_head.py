@@ -3,6 +3,7 @@ import torch
 from sklearn.decomposition import PCA
 
 from isosphere.errors import Incompatible
+from isosphere.losses import MultiSimilarityLoss
 from isosphere.models.embedder import build_head
 from isosphere.models.first_head import start_as_pca
 from isosphere.train.loop import fit
@@ -13,6 +14,26 @@ def features(count=200, width=12):
     generator = torch.Generator().manual_seed(0)
     mixed = torch.randn(count, width, generator=generator) @ torch.randn(width, width, generator=generator)
     return mixed + 5 * torch.rand(width, generator=generator)
+
+
+def test_behind_a_layer_norm_the_components_are_those_of_what_it_gives():
+    rows, head = features(), build_head("ln_fc", 12, 4).eval()
+    start_as_pca(head, rows)
+    expected = torch.from_numpy(PCA(4, svd_solver="full").fit_transform(head[0](rows).double().numpy()))
+    ratio = head(rows).double() / expected
+    assert ratio.abs().std() / ratio.abs().mean() < 1e-3
+
+
+def test_a_layer_norm_after_the_last_layer_does_nothing_to_an_angular_loss():
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.randn(12, 6, generator=generator, dtype=torch.float64)
+    rows = (rows - rows.mean(1, keepdim=True)).requires_grad_()  # what it also takes away
+    labels = torch.arange(12) // 3
+    layer = torch.nn.LayerNorm(6, eps=0.0, elementwise_affine=False)
+    criterion = MultiSimilarityLoss()
+    found = [torch.autograd.grad(criterion(f(rows), labels), rows)[0] for f in (torch.nn.Identity(), layer)]
+    torch.testing.assert_close(found[1], found[0] - found[0].mean(1, keepdim=True))
+    assert found[0].abs().max() > 1e-3
 
 
 @pytest.mark.parametrize("kind", ["bn_fc", "fc"])

@@ -29,7 +29,7 @@ def test_a_kind_names_what_builds_it(kind, says):
 
 def test_every_constraint_has_a_row_and_every_row_a_constraint():
     made = [kind() for kind in typing.get_args(constraints.Constraint)]
-    made += [constraints.SEC(radius=radius, relative=relative) for radius in ("batch", "ema", "initial", 2.0)
+    made += [constraints.SEC(radius=radius, relative=relative) for radius in ("batch", "ema", "initial", "learned", 2.0)
              for relative in (False, True)]  # fmt: skip
     assert {one.method for one in made} == set(constraints.METHODS)
 

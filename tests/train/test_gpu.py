@@ -40,7 +40,8 @@ def test_a_captured_step_is_the_eager_step(loss):
 
 CONSTRAINTS = [
     {"constraint": "LogNorms"}, {"constraint": "DecoupledSEC"}, {"constraint": "BalancedDirections"},
-    {"constraint": "ShuffledPulls", "constraint.course": "2,1"},
+    {"constraint": "AdaptiveSEC"}, {"constraint": "CutInitialization"}, {"constraint": "L2SP"},
+    {"constraint": "SEC", "constraint.radius": "learned"}, {"constraint": "ShuffledPulls", "constraint.course": "2,1"},
     {"constraint": "ScaleCourse", "constraint.course": "2,4,3"},
 ]  # fmt: skip
 

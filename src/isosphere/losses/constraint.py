@@ -12,7 +12,7 @@ class Constraint(nn.Module):
     - `start` acts on the first weights.
     - `inputs` acts on the gradient of the embeddings.
     - `forward` acts on the embeddings: a penalty.
-    - `through_optimizer` decides how much of the penalty the optimizer sees.
+    - `through_optimizer` decides what the optimizer sees next to the criterion.
     - `after_step` acts on the model after a step.
     """
 
@@ -29,8 +29,8 @@ class Constraint(nn.Module):
         """The penalty, already weighted, (N, D) -> scalar."""
         return sphere.raised(embeddings.detach()).new_zeros(())
 
-    def through_optimizer(self, penalty: Tensor, model: nn.Module) -> Tensor:
-        """The part of the penalty whose gradient goes through the optimizer; called before the backward pass."""
+    def through_optimizer(self, penalty: Tensor, model: nn.Module, metric: Tensor) -> Tensor:
+        """What is added to the criterion's value, `metric`; called before the backward pass."""
         return penalty
 
     def after_step(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:

@@ -25,7 +25,7 @@ class DecoupledSEC(Constraint):
     def eta_at(self, progress: float) -> float:
         return self.sec.eta_at(progress)
 
-    def through_optimizer(self, penalty: Tensor, model: nn.Module) -> Tensor:
+    def through_optimizer(self, penalty: Tensor, model: nn.Module, metric: Tensor) -> Tensor:
         last = list(last_layer(model).parameters())
         self.pulls = list(torch.autograd.grad(penalty, last, retain_graph=True))
         if dist.is_available() and dist.is_initialized():

@@ -101,8 +101,10 @@ LOSSES = ("loss", *PENALTY, "lr")
 DIRECTIONS = ("lr_proxy_mean", "lr_proxy_cv", "radial_share")
 TRAINED = (*LOSSES, *NORMS, *NORM_RANGE, *DIRECTIONS)
 """What a training line has."""
-_, TURN_VARIANCE, TURN_SLOPE = TURNS = ("turn_mean", "turn_variance", "turn_slope")
+TURN_MEAN, TURN_VARIANCE, TURN_SLOPE = TURNS = ("turn_mean", "turn_variance", "turn_slope")
 """What a line about snapshots has."""
+TRAINING_LOSS = "training_loss"
+"""Of an evaluation in results: the criterion's mean since the one before."""
 LOGARITHMIC = (NORM_MEAN, NORM_VARIANCE, "penalty", "lr_proxy_mean", "radial_share", TURN_VARIANCE)
 """What is drawn on a logarithmic axis."""
 HIDDEN = ("norm_", "probe_", "turn_", "lr_", "recall@", "rank1")

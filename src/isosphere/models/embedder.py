@@ -121,11 +121,15 @@ class SharedDropout(nn.Module):
 def build_head(kind: str, features: int, dim: int) -> nn.Sequential:
     """The paper's BN and FC, FC alone (App. B.1), SimCLR's two-layer MLP, ArcFace's end, or none: (N, F) -> (N, dim).
 
+    ln_fc has a layer norm without weights before the last layer, as ProxyNCA++. After it an angular loss undoes one.
+
     The weights of ArcFace's last batch norm stay at 1, as its authors have them. So the mean squared norm of a training
     batch is dim plus the squared biases. There SEC can even out the norms, but not shrink them.
     """
     if kind == "bn_fc":
         return nn.Sequential(nn.BatchNorm1d(features), nn.Linear(features, dim))
+    if kind == "ln_fc":
+        return nn.Sequential(nn.LayerNorm(features, elementwise_affine=False), nn.Linear(features, dim))
     if kind == "fc":
         return nn.Sequential(nn.Linear(features, dim))
     if kind == "mlp":
@@ -136,7 +140,7 @@ def build_head(kind: str, features: int, dim: int) -> nn.Sequential:
         return nn.Sequential(SharedDropout(0.4), nn.Linear(features, dim), last)
     if kind == "none":
         return nn.Sequential()
-    raise BadArgument("head", kind, "bn_fc, fc or mlp, dropout_fc_bn for faces, or none")
+    raise BadArgument("head", kind, "bn_fc, ln_fc, fc or mlp, dropout_fc_bn for faces, or none")
 
 
 def build_embedder(

@@ -15,13 +15,16 @@ def start_as_pca(head: nn.Sequential, features: Tensor) -> None:
     """
     linear = head[-1]
     norm = head[0] if isinstance(head[0], nn.BatchNorm1d) else None
-    if not isinstance(linear, nn.Linear) or len(head) != 1 + (norm is not None):
+    before = isinstance(head[0], nn.BatchNorm1d | nn.LayerNorm)
+    if not isinstance(linear, nn.Linear) or len(head) != 1 + before:
         remedies = (Option("model.head", "bn_fc"), Option("model.head_start", "random"))
-        raise Incompatible(("model.head", "model.head_start"), "only bn_fc and fc can start as PCA", remedies)
+        raise Incompatible(("model.head", "model.head_start"), "only bn_fc, ln_fc and fc can start as PCA", remedies)
     if linear.out_features > linear.in_features:
         remedies = (Option("model.dim", linear.in_features), Option("model.head_start", "random"))
         reason = f"{linear.in_features} features have no {linear.out_features} principal components"
         raise Incompatible(("model.dim", "model.head_start"), reason, remedies)
+    if isinstance(head[0], nn.LayerNorm):
+        features = head[0](features.to(linear.weight))
     rows = features.double().cpu()  # eigh in double precision on the CPU gives the same signs and order everywhere
     variance, mean = torch.var_mean(rows, 0, correction=0)
     centered = rows - mean

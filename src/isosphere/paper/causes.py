@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from isosphere.metrics.registry import choosing, leading
+from isosphere.metrics.registry import TRAINING_LOSS, choosing, leading
 from isosphere.recipes import labels
 from isosphere.report.differences import students
 from isosphere.report.rates import record_rate
@@ -77,7 +77,7 @@ def start(records: Iterable[Record]) -> str:
 def course(record: Record, metric: str) -> Course:
     """The training loss and a metric in percent at every evaluation that has both."""
     tests = record.get("tests") or ()
-    return [(test["training_loss"], 100 * test[metric]) for test in tests if {"training_loss", metric} <= test.keys()]
+    return [(test[TRAINING_LOSS], 100 * test[metric]) for test in tests if {TRAINING_LOSS, metric} <= test.keys()]
 
 
 def span(courses: Iterable[Course]) -> tuple[float, float]:

@@ -67,16 +67,16 @@ def causes(runs: list[Path], out: Path, metric: str = "") -> list[Path]:
 
 def places(records: Sequence[Record], metric: str) -> list[Place]:
     """Training loss, metric and turn per step at each evaluation, as means over these seeds; NaN where no turn is."""
-    tests = [[t for t in r.get("tests") or () if {"training_loss", metric} <= t.keys()] for r in records]
+    tests = [[t for t in r.get("tests") or () if {registry.TRAINING_LOSS, metric} <= t.keys()] for r in records]
     losses, values = (dict(mean_curve([[(t["step"], t[key]) for t in its] for its in tests]))
-                      for key in ("training_loss", metric))  # fmt: skip
+                      for key in (registry.TRAINING_LOSS, metric))  # fmt: skip
     turned = dict(mean_curve([_turns(record) for record in records]))
     return [(losses[step], 100 * values[step], turned.get(step, np.nan)) for step in losses]
 
 
 def _turns(record: Record) -> list[tuple[float, float]]:
     """Step and mean turn per step in degrees, between two snapshots there and back."""
-    return [(its["step"], its["turn_mean"] / (its["step"] - its["since"])) for its in record.get("turns") or ()]
+    return [(its["step"], its[registry.TURN_MEAN] / (its["step"] - its["since"])) for its in record.get("turns") or ()]
 
 
 def _limits(records: Sequence[Record]) -> tuple[float, float]:

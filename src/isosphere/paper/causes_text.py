@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 
 from isosphere.metrics import registry
-from isosphere.metrics.registry import NORM_CV, NORM_MEAN
+from isosphere.metrics.registry import NORM_CV, NORM_MEAN, TURN_MEAN
 from isosphere.paper import causes as measured
 from isosphere.paper.causes import PRIMARY, SECOND, Gap, at_best_rates, at_equal_loss, at_equal_rates, of
 from isosphere.recipes import constraints, labels
@@ -15,17 +15,22 @@ from isosphere.report.rates import by_loss
 from isosphere.report.tables import spread
 from isosphere.runs import Record
 
-SEC = "sec"
+SEC, LOGS, DECOUPLED, SCALE, PLACEBO = (
+    option().method
+    for option in (
+        constraints.SEC, constraints.LogNorms, constraints.DecoupledSEC, constraints.ScaleCourse,
+        constraints.ShuffledPulls,
+    )
+)  # fmt: skip
 CHECKS = {
-    "sec-log": (NORM_CV, SEC), "sec-decoupled": (NORM_CV, SEC), "scale": (NORM_MEAN, SEC),
-    "placebo": (NORM_CV, BASELINE),
+    LOGS: (NORM_CV, SEC), DECOUPLED: (NORM_CV, SEC), SCALE: (NORM_MEAN, SEC), PLACEBO: (NORM_CV, BASELINE)
 }  # fmt: skip
 """Whether a method did its one thing: a number of its norms, and the method whose it should be."""
 CAUSES = {
-    "sec-log": ("even norms", ", as the paper says"),
-    "sec-decoupled": ("even norms and a smaller scale", ", without Adam's moments"),
-    "placebo": ("dilution of the criterion's steps", ", without even norms"),
-    "scale": ("a smaller scale", ", which acts as a learning rate"),
+    LOGS: ("even norms", ", as the paper says"),
+    DECOUPLED: ("even norms and a smaller scale", ", without Adam's moments"),
+    PLACEBO: ("dilution of the criterion's steps", ", without even norms"),
+    SCALE: ("a smaller scale", ", which acts as a learning rate"),
 }
 """What each method does of what SEC does, and what to add if it has SEC's effect."""
 COMPARED = {"at equal rates": at_equal_rates, "at best rates": at_best_rates, "at equal training loss": at_equal_loss}
@@ -117,7 +122,7 @@ def _norms(records: list[Record]) -> str:
     turns = [turn for record in whole for turn in (record.get("turns") or ())[-1:]]
     if not whole:
         return "-"
-    turned = np.mean([its["turn_mean"] / (its["step"] - its["since"]) for its in turns]) if turns else np.nan
+    turned = np.mean([its[TURN_MEAN] / (its["step"] - its["since"]) for its in turns]) if turns else np.nan
     return f"{_mean(whole, NORM_MEAN):.1f}; {_mean(whole, NORM_CV):.2f}; {turned:.2f}"
 
 

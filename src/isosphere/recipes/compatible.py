@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from isosphere.errors import Incompatible, Option
-from isosphere.recipes.constraints import DecoupledSEC, ScaleCourse
+from isosphere.recipes.constraints import AdaptiveSEC, CutInitialization, DecoupledSEC, ScaleCourse
 from isosphere.recipes.losses import MarginLoss, NTXent, OwnLoss, PairLoss
 from isosphere.recipes.schema import SGD, Classes, Model, Recipe, Shuffled
 
@@ -29,10 +29,11 @@ def conflicts(recipe: Recipe) -> Iterator[Incompatible]:
         remedies = (Option("model.weights"), Option("model.freeze_bn", False))
         reason = "a network that starts from scratch has no statistics to keep"
         yield Incompatible(("model.freeze_bn", "model.weights"), reason, remedies)
-    if recipe.model.head_start == "pca" and recipe.model.head not in ("bn_fc", "fc"):
+    if recipe.model.head_start == "pca" and recipe.model.head not in ("bn_fc", "ln_fc", "fc"):
         remedies = (Option("model.head", "bn_fc"), Option("model.head_start", "random"))
-        yield Incompatible(("model.head", "model.head_start"), "only bn_fc and fc can start as PCA", remedies)
-    if recipe.model.head == "none" and isinstance(recipe.constraint, DecoupledSEC | ScaleCourse):
+        yield Incompatible(("model.head", "model.head_start"), "only bn_fc, ln_fc and fc can start as PCA", remedies)
+    acts_on_head = isinstance(recipe.constraint, AdaptiveSEC | CutInitialization | DecoupledSEC | ScaleCourse)
+    if recipe.model.head == "none" and acts_on_head:
         reason = f"{type(recipe.constraint).__name__} acts on the last layer of a head of ours"
         remedies = (Option("model.head", "bn_fc"), Option("constraint", "SEC"))
         yield Incompatible(("constraint", "model.head"), reason, remedies)

@@ -31,11 +31,16 @@ METHODS = {
     "sec-relative": Method("relative SEC", GREEN, "norms pulled to the batch's mean, in proportion to it"),
     "sec-initial": Method("SEC, initial radius", PURPLE, "norms pulled to the first batch's mean"),
     "sec-fixed": Method("SEC, fixed radius", PURPLE, "norms pulled to a constant"),
+    "sec-learned": Method("Ring loss", SKY, "norms pulled to a learned radius"),
     "sec-relative-ema": Method("relative SEC-EMA", GREEN, "norms pulled to their running mean, in proportion"),
     "sec-relative-initial": Method("relative SEC, initial radius", GREEN, "norms pulled to the first mean, scaled"),
     "sec-relative-fixed": Method("relative SEC, fixed radius", GREEN, "norms pulled to a constant, in proportion"),
+    "sec-relative-learned": Method("relative Ring loss", GREEN, "norms pulled to a learned radius, in proportion"),
     "sec-log": Method("SEC of log norms", GREEN, "logs of norms pulled together, their common scale left free"),
     "sec-decoupled": Method("decoupled SEC", SKY, "SEC as a plain step of the last layer, outside the optimizer"),
+    "sec-adaptive": Method("adaptive SEC", BLUE, "SEC whose gradient is a share of the criterion's"),
+    "cut-init": Method("cut initialization", ORANGE, "the last layer starts smaller, nothing more"),
+    "l2sp": Method("L2-SP", YELLOW, "the backbone's weights pulled to where they started"),
     "placebo": Method("SEC's pulls, shuffled", "#999999", "a control: as strong as SEC, and evens out nothing"),
     "scale": Method("scale alone", YELLOW, "a control: the mean norm follows a course, the spread is left alone"),
     "balanced": Method("balanced directions", BLACK, "norms left alone, the gradient divided by their mean"),
@@ -80,9 +85,9 @@ class SEC(Checked):
     built_by = "isosphere.losses.norms:SEC"
     eta: NotNegative = 0.1
     """Weight of the penalty; 0 is the baseline."""
-    radius: Literal["batch", "ema", "initial"] | Positive = "batch"
-    """What norms are pulled to. batch: the batch's mean norm; ema: its running mean; initial: the first batch's mean.
-    Or a constant above 0; 0 is L2Reg."""
+    radius: Literal["batch", "ema", "initial", "learned"] | Positive = "batch"
+    """What norms are pulled to. batch: the batch's mean norm; ema: its running mean; initial: the first batch's mean;
+    learned: a parameter, as in Ring loss. Or a constant above 0; 0 is L2Reg."""
     rho: Fraction = 0.01
     """Weight of the newest batch in the running mean (Table 9)."""
     relative: bool = False
@@ -95,8 +100,8 @@ class SEC(Checked):
         """Its name in `METHODS`."""
         if not self.eta:
             return "none"
-        form = {"batch": "", "ema": "-ema", "initial": "-initial"}.get(str(self.radius), "-fixed")
-        return ("sec-relative" if self.relative else "sec") + form
+        form = self.radius if isinstance(self.radius, str) else "fixed"
+        return ("sec-relative" if self.relative else "sec") + (f"-{form}" if form != "batch" else "")
 
 
 @dataclass(frozen=True)
@@ -129,6 +134,52 @@ class DecoupledSEC(Checked):
     def method(self) -> str:
         """Its name in `METHODS`."""
         return "sec-decoupled" if self.eta else "none"
+
+
+@dataclass(frozen=True)
+class AdaptiveSEC(Checked):
+    """SEC whose gradient by the last layer is a share of the criterion's."""
+
+    built_by = "isosphere.losses.adaptive:AdaptiveSEC"
+    eta: NotNegative = 0.1
+    """How large the penalty's gradient is, in parts of the criterion's."""
+    rho: Fraction = 0.05
+    """Weight of the newest step in the running means of both gradients' sizes."""
+    ramp: Ramp = (0.0, 0.0)
+    """Fractions of training between which eta rises from 0; (0, 0) is constant."""
+
+    @property
+    def method(self) -> str:
+        """Its name in `METHODS`."""
+        return "sec-adaptive" if self.eta else "none"
+
+
+@dataclass(frozen=True)
+class CutInitialization(Checked):
+    """The last layer starts with its weights divided by a factor."""
+
+    built_by = "isosphere.losses.first_weights:CutInitialization"
+    factor: Positive = 3.0
+    """What weights and biases of the last layer are divided by; its authors advise 3 for contrastive losses."""
+
+    @property
+    def method(self) -> str:
+        """Its name in `METHODS`."""
+        return "cut-init"
+
+
+@dataclass(frozen=True)
+class L2SP(Checked):
+    """The backbone's weights pulled to where they started."""
+
+    built_by = "isosphere.losses.first_weights:L2SP"
+    eta: NotNegative = 0.01
+    """Weight of half the squared distance to the first weights."""
+
+    @property
+    def method(self) -> str:
+        """Its name in `METHODS`."""
+        return "l2sp" if self.eta else "none"
 
 
 @dataclass(frozen=True)
@@ -184,8 +235,9 @@ class OwnConstraint(Own):
 
 
 Constraint = (
-    Baseline | L2Reg | SEC | LogNorms | DecoupledSEC | BalancedDirections | ShuffledPulls | ScaleCourse | OwnConstraint
-)
+    Baseline | L2Reg | SEC | LogNorms | DecoupledSEC | AdaptiveSEC | BalancedDirections | CutInitialization | L2SP
+    | ShuffledPulls | ScaleCourse | OwnConstraint
+)  # fmt: skip
 
 BASELINE = Baseline().method
 """What the others are compared with."""

@@ -28,10 +28,12 @@ class Model(Checked):
     resnet50_cifar, for faces resnet50_ir, se_resnet50_ir and the like. Or any model of timm or torchvision by name."""
     weights: str | None = None
     """A local .safetensors or .pth file of pretrained weights for the backbone. none starts from scratch."""
-    head: Literal["bn_fc", "fc", "mlp", "dropout_fc_bn"] = "bn_fc"
-    """bn_fc is batch norm and a linear layer, for retrieval (App. B.1). mlp is SimCLR's, dropout_fc_bn ArcFace's."""
+    head: Literal["bn_fc", "ln_fc", "fc", "mlp", "dropout_fc_bn"] = "bn_fc"
+    """bn_fc is batch norm and a linear layer, for retrieval (App. B.1). ln_fc has layer norm in place of batch norm, as
+    ProxyNCA++. mlp is SimCLR's, dropout_fc_bn ArcFace's."""
     head_start: Literal["random", "pca"] = "random"
-    """First weights of the head. pca takes principal components of the training images' features; bn_fc and fc only."""
+    """First weights of the head. pca takes principal components of the training images' features; for bn_fc,
+    ln_fc and fc."""
     dim: Count = 512
     """Length of an embedding."""
     freeze_bn: bool = False
@@ -44,10 +46,11 @@ class Model(Checked):
 class OwnModel(Own):
     """A network of your own: any module that gives (N, D). It takes float RGB images (N, 3, H, W), normalized."""
 
-    head: Literal["none", "bn_fc", "fc", "mlp", "dropout_fc_bn"] = "none"
+    head: Literal["none", "bn_fc", "ln_fc", "fc", "mlp", "dropout_fc_bn"] = "none"
     """A head of ours after the network. none takes the network's own output as raw embeddings."""
     head_start: Literal["random", "pca"] = "random"
-    """First weights of the head. pca takes principal components of the training images' features; bn_fc and fc only."""
+    """First weights of the head. pca takes principal components of the training images' features; for bn_fc,
+    ln_fc and fc."""
     dim: Count = 512
     """Length of an embedding, if there is a head of ours."""
     width: Whole = 0

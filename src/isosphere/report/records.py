@@ -6,7 +6,7 @@ from pathlib import Path
 from isosphere import runs
 from isosphere.errors import BadArgument, MissingPart, NotResults, Option, UnfinishedRun
 from isosphere.metrics import registry
-from isosphere.metrics.registry import NORM_MEAN, NORM_VARIANCE
+from isosphere.metrics.registry import NORM_MEAN, NORM_VARIANCE, TRAINING_LOSS
 from isosphere.recipes import labels
 from isosphere.runs import Embedded, Line, Record, RunFolder, Snapshot
 
@@ -55,7 +55,7 @@ def with_training_loss(tests: Iterable[Line], logged: Sequence[Line]) -> list[Li
     found, before = [], -1
     for test in tests:
         losses = [line["metric"] for line in logged if before < line["step"] <= test["step"] and "metric" in line]
-        found.append({**test, **({"training_loss": sum(losses) / len(losses)} if losses else {})})
+        found.append({**test, **({TRAINING_LOSS: sum(losses) / len(losses)} if losses else {})})
         before = test["step"]
     return found
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from inspect import isclass
 from typing import Any, NoReturn
 
+import torch
 from torch import Tensor, nn
 
 from isosphere.data.images import split_classes
@@ -125,7 +126,8 @@ class OwnCriterion(nn.Module):
 
     def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
         value = self.function(embeddings, labels)
-        if not isinstance(value, Tensor) or value.ndim or (embeddings.requires_grad and not value.requires_grad):
+        learns = embeddings.requires_grad and torch.is_grad_enabled()
+        if not isinstance(value, Tensor) or value.ndim or (learns and not value.requires_grad):
             _refuse("loss", value, "a function (embeddings, labels) -> scalar tensor with a gradient")
         return value
 

@@ -79,7 +79,7 @@ def update(run: Run, images: Tensor, labels: Tensor, progress: Tensor | float) -
     embeddings.retain_grad()
     held.retain_grad()
     run.optimizer.zero_grad(set_to_none=True)
-    loss = metric + run.constraint.through_optimizer(penalty, run.model)
+    loss = metric + run.constraint.through_optimizer(penalty, run.model, metric)
 
     # ---- backward and update
     loss.backward()
