@@ -26,6 +26,7 @@ WITH_METHODS = ("SEC", "TrainedRun", "NormMonitor", "ClassBatches", "Constraint"
 FILES = {
     runs.RECIPE: "Every field of the recipe, as JSON. `isosphere train --resume` and `load_run` read it.",
     runs.RUN: "Versions, hardware, git revision, start, and where the run was started from.",
+    runs.SPLIT: "Which classes of your own images train and test. `--data.split` takes it for another run.",
     runs.METRICS: "One JSON object a line, written while the run goes on. The kinds of lines are below.",
     runs.CHECKPOINT: "The network, optimizer, constraint, random states and step, of the last save.",
     f"{runs.SNAPSHOTS}/step-*.npz": "Norms of some training images at a step, and the angles that they turned since.",

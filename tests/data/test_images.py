@@ -6,7 +6,7 @@ import torch
 from PIL import Image
 
 from isosphere.data.decoding import decode
-from isosphere.data.images import ImageSet, split_classes
+from isosphere.data.images import ImageSet
 from isosphere.data.readable import check_images, readable_images
 from isosphere.data.text_lists import lines
 from isosphere.errors import (
@@ -16,10 +16,8 @@ from isosphere.errors import (
     NoImages,
     NotFound,
     NotText,
-    OneSplit,
     Option,
     OtherCounts,
-    SharedClasses,
     UnreadableImage,
     UnreadableImages,
 )
@@ -264,52 +262,6 @@ def test_pixels_that_do_not_fit_are_refused(pixels, labels, name):
         ImageSet.from_pixels(pixels, labels, ["x", "y"])
 
 
-def pixel_set(classes, per_class=3):
-    labels = torch.arange(classes).repeat(per_class)
-    pixels = labels.to(torch.uint8).view(-1, 1, 1, 1)
-    return ImageSet.from_pixels(pixels, labels, [f"class {c}" for c in range(classes)])
-
-
-@pytest.mark.parametrize("seed", [None, 0, 1])
-@pytest.mark.parametrize("fraction", [0.5, 0.2, 0.75])
-def test_split_is_disjoint_complete_and_relabeled(fraction, seed):
-    images = pixel_set(20)
-    train, test = split_classes(images, fraction, seed)
-    assert len(train.classes) == round(20 * fraction) and not set(train.classes) & set(test.classes)
-    assert set(train.classes) | set(test.classes) == set(images.classes)
-    assert len(train) + len(test) == len(images)
-    for part in (train, test):
-        assert part.labels.unique().tolist() == list(range(len(part.classes)))
-        for pixel, label in zip(part.pixels.flatten().tolist(), part.labels.tolist(), strict=True):
-            assert part.classes[label] == f"class {pixel}"
-    if seed is None:
-        assert train.classes == images.classes[: len(train.classes)]
-    else:
-        assert train.classes != images.classes[: len(train.classes)]
-        assert split_classes(images, fraction, seed)[0].classes == train.classes
-
-
-def test_split_that_leaves_a_side_empty_is_refused():
-    with raised(BadArgument, name="fraction", value=0.1):
-        split_classes(pixel_set(3), 0.1)
-
-
-def test_split_column_wins_and_shared_classes_need_leave(folder):
-    rows = "path,label,split\na/one.JPG,x,test\nb/one.JPG,y,train\nc/one.JPG,z,train\n"
-    (folder / "list.csv").write_text(rows)
-    train, test = split_classes(ImageSet.csv(folder / "list.csv"), fraction=0.9, seed=3)
-    assert train.classes == ["y", "z"] and test.classes == ["x"]
-    (folder / "list.csv").write_text(rows + "d/one.JPG,z,test\n")
-    images = ImageSet.csv(folder / "list.csv")
-    with raised(SharedClasses, classes=["z"], option=Option("data.allow_shared", True)):
-        split_classes(images)
-    train, test = split_classes(images, allow_shared=True)
-    assert train.classes == ["y", "z"] and test.classes == ["x", "z"]
-    (folder / "list.csv").write_text("path,label,split\na/one.JPG,x,test\n")
-    with raised(OneSplit, given="test", missing="train"):
-        split_classes(ImageSet.csv(folder / "list.csv"))
-
-
 def test_unreadable_images_are_named(folder):
     truncate(folder / "a" / "one.JPG")
     (folder / "c" / "two.png").write_bytes(b"not an image at all")
@@ -334,6 +286,7 @@ def test_unreadable_images_are_skipped_only_by_leave(folder):
     assert kept.note == "2 of 8 images are unreadable, all of 1 classes among them" and images.note == ""
     assert kept.classes == ["b", "c", "d"] and kept.paths == images.paths[2:]
     assert kept.labels.tolist() == [0, 0, 1, 1, 2, 2]
-    assert readable_images(kept) is kept and check_images(pixel_set(2)) == {}
+    pixels = ImageSet.from_pixels(torch.zeros(2, 1, 1, 1, dtype=torch.uint8), torch.arange(2), ["x", "y"])
+    assert readable_images(kept) is kept and check_images(pixels) == {}
     with raised(UnreadableImages, total=2, remedies=()):  # no leave helps
         readable_images(images.subset([0, 1]), skip_unreadable=True)

@@ -4,9 +4,10 @@ import warnings
 
 import pytest
 
-from isosphere.data.images import ImageSet, split_classes
+from isosphere.data.images import ImageSet
 from isosphere.data.lists import nested
 from isosphere.data.readable import readable_images
+from isosphere.data.split import split_classes
 from isosphere.errors import EmptyClasses, NoImages, SharedClasses
 from numbers_in import numbers
 from raised import raised

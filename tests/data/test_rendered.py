@@ -5,8 +5,8 @@ import torch
 import torch.nn.functional as F
 
 import isosphere.data.rendered as data_rendered
-from isosphere.data.images import split_classes
 from isosphere.data.rendered import ALIKE, FACES, characters_and_glyphs, rendered
+from isosphere.data.split import split_classes
 from isosphere.errors import BadArgument
 from raised import raised
 

@@ -1,17 +1,16 @@
-"""A set of labeled images from class folders, a CSV or pixels in memory, and its split by class."""
+"""A set of labeled images from class folders, a CSV or pixels in memory."""
 
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Protocol
 
-import numpy as np
 import torch
 from torch import Tensor
 from typing_extensions import Self
 
-from isosphere.errors import BadArgument, LeftOutWarning, NotFound, OneSplit, Option, SharedClasses
+from isosphere.errors import BadArgument, LeftOutWarning, NotFound, Option
 
 from . import lists, text_lists
 from .decoding import decode
@@ -111,9 +110,6 @@ class LabeledImages(ABC):
         kept = torch.as_tensor(indices if isinstance(indices, Tensor) else list(indices), dtype=torch.long).cpu()
         present, labels = self.labels[kept].unique(return_inverse=True)
         return kept, labels, [self.classes[old] for old in present.tolist()]
-
-
-Set = TypeVar("Set", bound=LabeledImages)
 
 
 class ImageSet(LabeledImages):
@@ -252,30 +248,3 @@ def existing(root: str) -> Path:
     if not Path(root).exists():
         raise NotFound(root, "folder or file")
     return Path(root)
-
-
-def split_classes(
-    image_set: Set, fraction: float = 0.5, seed: int | None = None, allow_shared: bool = False
-) -> tuple[Set, Set]:
-    """Training and test images of disjoint classes. The first `fraction` of the classes trains, shuffled if seeded.
-
-    A set with `splits` of its own (a CSV's column, or train/ and test/ folders) keeps them. A class in both is an error
-    unless allowed.
-    """
-    if image_set.splits is not None:
-        train, test = (
-            image_set.subset([i for i, split in enumerate(image_set.splits) if split == name])
-            for name in ("train", "test")
-        )
-        if not len(train) or not len(test):
-            raise OneSplit("the set", *(("train", "test") if len(train) else ("test", "train")))
-        shared = sorted(set(train.classes) & set(test.classes))
-        if shared and not allow_shared:
-            raise SharedClasses(shared, Option("data.allow_shared", True))
-        return train, test
-    count = len(image_set.classes)
-    trained = round(fraction * count)
-    if not 0 < trained < count:
-        raise BadArgument("fraction", fraction, f"one that leaves some of {count} classes on each side")
-    order = np.arange(count) if seed is None else np.random.default_rng(seed).random(count).argsort(kind="stable")
-    return image_set.of_classes(order[:trained]), image_set.of_classes(order[trained:])

@@ -95,8 +95,16 @@ class Folder(Source):
     root: str = ""
     """The folder, or the CSV file."""
     train_fraction: Fraction = 0.5
-    """Share of the classes to train on, first by name; the others are for testing. If there are train/ and test/
-    folders, or a CSV with a column split, those decide."""
+    """Share of the classes to train on, chosen by `seed`; the others are for testing. If there are train/ and test/
+    folders, or a list with a column split, those decide."""
+    seed: Whole | None = 0
+    """Chooses the classes at random. It is not the run's seed, so runs share their split. none is first by name."""
+    folds: Whole = 0
+    """Split the classes into so many equal folds: one is for testing, the others train. 0 goes by train_fraction."""
+    fold: Count = 1
+    """Which of the folds is for testing, from 1 to `folds`."""
+    split: str = ""
+    """The split.json of another run: train and test on the same classes again. It wins over all other ways."""
     allow_shared: bool = False
     """Allow classes that are both in train and in test. Then other images of trained classes are tested."""
     size: Count = 227
@@ -113,6 +121,7 @@ class Folder(Source):
     def __post_init__(self) -> None:
         super().__post_init__()
         _inside(self)
+        _one_split(self)
 
 
 @dataclass(frozen=True)
@@ -245,11 +254,19 @@ class OwnData(Own, Source):
     """
 
     opened_by = "isosphere.train.own:own_task"
-    kept = ("size", "shorter", "scale", "flip", "train_fraction")
+    kept = ("size", "shorter", "scale", "flip", "train_fraction", "seed", "folds", "fold", "split")
     transformed: bool = False  # type: ignore[misc]  # a field here alone
     """Whether the images are float tensors; the run finds out."""
     train_fraction: Fraction = 0.5
-    """Share of the classes to train on, first by name; the others are for testing. A test set of your own wins."""
+    """Share of the classes to train on, chosen by `seed`; the others are for testing. A test set of your own wins."""
+    seed: Whole | None = 0
+    """Chooses the classes at random. It is not the run's seed, so runs share their split. none is first by name."""
+    folds: Whole = 0
+    """Split the classes into so many equal folds: one is for testing, the others train. 0 goes by train_fraction."""
+    fold: Count = 1
+    """Which of the folds is for testing, from 1 to `folds`."""
+    split: str = ""
+    """The split.json of another run: train and test on the same classes again. It wins over all other ways."""
     size: Count = 64
     """Width and height that the network sees, in pixels."""
     shorter: Count = 72
@@ -266,6 +283,7 @@ class OwnData(Own, Source):
     def __post_init__(self) -> None:
         super().__post_init__()
         _inside(self)
+        _one_split(self)
 
 
 def _inside(data: Folder | Benchmark | Unlabeled | OwnData) -> None:
@@ -273,6 +291,16 @@ def _inside(data: Folder | Benchmark | Unlabeled | OwnData) -> None:
     if data.size > data.shorter:
         least = -(-data.size * 9 // 8)
         raise BadArgument("shorter", data.shorter, f"at least the size, {data.size}, and better {least}")
+
+
+def _one_split(data: Folder | OwnData) -> None:
+    """A fold is one of the folds, and a split of before has no other."""
+    if data.folds == 1:
+        raise BadArgument("folds", data.folds, "0, or 2 or more")
+    if data.fold > max(1, data.folds):
+        raise BadArgument("fold", data.fold, f"from 1 to folds, which is {data.folds}")
+    if data.split and data.folds:
+        raise BadArgument("split", data.split, "left out where there are folds, or folds where there is a split")
 
 
 Data = Rendered | Folder | Benchmark | Faces | Cifar | Unlabeled | OwnData

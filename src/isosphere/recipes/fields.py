@@ -7,7 +7,7 @@ from typing import Any
 
 from isosphere.recipes import schema
 
-PLACES = ("root", "pack", "pairs_root", "exclude", "probes", "distractors")
+PLACES = ("root", "pack", "split", "pairs_root", "exclude", "probes", "distractors")
 """Fields of the data that hold paths."""
 SHARED = ("probes", "distractors")
 """Those whose paths may end in a share of the frame, `lfw/singles.csv:0.52`."""

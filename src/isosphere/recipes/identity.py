@@ -10,7 +10,7 @@ from isosphere.recipes import options
 from isosphere.recipes.fields import FREE_FIELDS
 from isosphere.recipes.schema import Recipe
 
-NAMED = [("model", "weights"), ("data", "exclude"), ("data", "probes"), ("data", "distractors")]
+NAMED = [("model", "weights"), ("data", "split"), ("data", "exclude"), ("data", "probes"), ("data", "distractors")]
 """Files that count by their names."""
 FREE = (*FREE_FIELDS, "data.allow_missing")
 """Fields in which two recipes that are alike may differ."""

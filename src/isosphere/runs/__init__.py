@@ -12,6 +12,7 @@ from isosphere.runs.folder import (
     RESULT,
     RUN,
     SNAPSHOTS,
+    SPLIT,
     THUMBNAILS,
     UNREADABLE,
     Embedded,
@@ -50,9 +51,9 @@ from isosphere.runs.versions import (
 
 __all__ = [
     "ANY_NAME", "CHECKPOINT", "EMBEDDINGS", "METRICS", "OPTIONS", "PATHS", "RECIPE", "RENAMED", "RESULT", "RUN",
-    "SNAPSHOTS", "THUMBNAILS", "UNREADABLE", "Embedded", "Experiment", "Line", "Record", "Results", "RunFolder",
-    "Snapshot", "TestImages", "bases", "entries", "experiment_of", "is_monitor", "locate", "numbers", "old_fields",
-    "older_name", "read", "read_monitor", "read_recipe", "read_result", "read_results", "read_test_images",
-    "recipe_of", "results_json", "results_path", "snapshot_path", "translate_changes", "translate_checkpoint",
-    "translate_line", "translate_recipe", "translate_record", "unscaled",
+    "SNAPSHOTS", "SPLIT", "THUMBNAILS", "UNREADABLE", "Embedded", "Experiment", "Line", "Record", "Results",
+    "RunFolder", "Snapshot", "TestImages", "bases", "entries", "experiment_of", "is_monitor", "locate",
+    "numbers", "old_fields", "older_name", "read", "read_monitor", "read_recipe", "read_result", "read_results",
+    "read_test_images", "recipe_of", "results_json", "results_path", "snapshot_path", "translate_changes",
+    "translate_checkpoint", "translate_line", "translate_recipe", "translate_record", "unscaled",
 ]  # fmt: skip

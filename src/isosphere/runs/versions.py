@@ -26,8 +26,17 @@ def recipe_of(values: dict[str, Any]) -> schema.Recipe:
 def translate_recipe(values: dict[str, Any]) -> dict[str, Any]:
     """A recipe's JSON of any version as today's."""
     found = _renamed(values)
-    held = found.get("constraint") if isinstance(found, dict) else None
-    return found | {"constraint": _constraint(held)} if isinstance(held, dict) else found
+    if not isinstance(found, dict):
+        return found
+    for group, today in (("constraint", _constraint), ("data", _data)):
+        if isinstance(found.get(group), dict):
+            found[group] = today(found[group])
+    return found
+
+
+def _data(values: dict[str, Any]) -> dict[str, Any]:
+    """Own images as they were split before there was a seed: the first classes by name train."""
+    return {"seed": None} | values if values.get("kind") in ("Folder", "OwnData") else values
 
 
 def _constraint(values: dict[str, Any]) -> dict[str, Any]:

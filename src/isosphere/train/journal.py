@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,8 @@ import numpy as np
 import torch
 
 from isosphere import files, runs
-from isosphere.data.images import ImageSet
+from isosphere.data.images import Images, ImageSet
+from isosphere.data.split import below, described
 from isosphere.metrics.registry import NORM_MEAN, NORM_VARIANCE
 from isosphere.monitor import recorded, turn_figures
 from isosphere.recipes import options, schema
@@ -24,7 +25,7 @@ from isosphere.train.task import Task
 THUMBNAILS = 2**25  # bytes of test images in memory that are kept for galleries
 DIRECTIONS = f"{runs.SNAPSHOTS}/directions-*.npy"
 WRITTEN = (
-    runs.RESULT, runs.CHECKPOINT, runs.EMBEDDINGS, runs.PATHS, runs.THUMBNAILS,
+    runs.RESULT, runs.CHECKPOINT, runs.SPLIT, runs.EMBEDDINGS, runs.PATHS, runs.THUMBNAILS,
     f"{runs.SNAPSHOTS}/step-*.npz", DIRECTIONS, "tensorboard/events.*",
 )  # fmt: skip
 """What a run leaves in its folder besides what every new one writes at once; the result first, so it never lies."""
@@ -138,10 +139,15 @@ class Journal:
             arrays["is_query"] = evaluation.is_query.numpy()
         _save(self.folder / runs.EMBEDDINGS, arrays)
         if images.paths is not None:
-            lines = [below(Path(path), Path(self.recipe.data.root)) for path in images.paths]
+            lines = [below(path, self.recipe.data.root) for path in images.paths]
             (self.folder / runs.PATHS).write_text("\n".join(lines) + "\n", **runs.ANY_NAME)
         elif isinstance(images, ImageSet) and images.pixels is not None and images.pixels.numel() <= THUMBNAILS:
             _save(self.folder / runs.THUMBNAILS, {"pixels": images.pixels.cpu().numpy()})
+
+    def split(self, parts: Mapping[str, Images]) -> None:
+        """Which classes, or files, train and test; `--data.split` takes the file."""
+        if self.active and parts:
+            write_json(self.folder / runs.SPLIT, described(parts, self.recipe.data.root))
 
     def untrained(self, found: dict[str, float]) -> None:
         """Append the metrics of the backbone's features before training, if there are any."""
@@ -179,12 +185,6 @@ def _clear(folder: Path) -> None:
     for pattern in WRITTEN if (folder / runs.RECIPE).is_file() else ():
         for path in folder.glob(pattern):
             path.unlink()
-
-
-def below(path: Path, root: Path) -> str:
-    """A path as seen from the data's root, or from a CSV's folder, so that both may move. One elsewhere stays."""
-    folder = root.parent if root.is_file() else root
-    return str(path.relative_to(folder) if path.is_relative_to(folder) else path)
 
 
 def _save(path: Path, arrays: dict[str, np.ndarray]) -> None:

@@ -148,6 +148,7 @@ def train(run: Run, folder: Path, resume: bool = False, loggers: Sequence[Logger
     journal = Journal(folder, run.recipe, loop, run.device, resumed_at, distributed.rank() == 0, loggers)
     with journal, _repeatable(run.recipe.loop.deterministic), signals() as run.caught:
         journal.screen.say(task.in_words(run.batches))
+        journal.split(task.parts)
         kept = loop.save_every or run.step  # one that was taken up has a checkpoint, which must not stay behind
         if run.step == 0:
             _begin(run, journal)

@@ -9,8 +9,8 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor, nn
 
-from isosphere.data.images import split_classes
 from isosphere.data.own import DatasetImages, OwnView
+from isosphere.data.split import split_classes
 from isosphere.data.transforms import TrainView
 from isosphere.errors import BadArgument, Incompatible, Option, TooFewClasses
 from isosphere.inference import evaluation_view
@@ -21,7 +21,7 @@ from isosphere.recipes.own import NO_OBJECTS, PARTS, Objects, Own
 from isosphere.train.contrastive import Unlabeled
 from isosphere.train.evaluation import Embedded
 from isosphere.train.retrieval import Retrieval, check_parts
-from isosphere.train.task import Task
+from isosphere.train.task import Task, noted
 
 Metrics = Callable[[Tensor, Tensor], Mapping[str, float]]  # (embeddings (N, D), labels (N,)) -> {name: value}
 Opened = tuple[DatasetImages, DatasetImages | None]  # to train and to test on
@@ -56,12 +56,15 @@ def own_task(data: schema.OwnData, given: Any = None) -> Task:
     if test is None:
         if len(train.classes) < 4:
             raise TooFewClasses(data.place, "train and test", len(train.classes), 4)
-        train, test = split_classes(train, data.train_fraction)
+        train, test = split_classes(
+            train, data.train_fraction, data.seed, folds=data.folds, fold=data.fold, file=data.split
+        )
     check_parts(train, test, data.place)
+    parts = {"train": train, "test": test}
     if data.transformed:
-        return Task(train, OwnView(), Retrieval(test, None))
+        return Task(train, OwnView(), Retrieval(test, None), parts=parts)
     view = TrainView(data.size, data.shorter, data.scale, flip=data.flip)
-    return Task(train, view, Retrieval(test, evaluation_view(data)))
+    return Task(train, view, Retrieval(test, evaluation_view(data)), noted(train.note), parts=parts)
 
 
 def opened(given: Any) -> Opened:

@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 
 from isosphere.data import retrieval
-from isosphere.data.images import Images, ImageSet, open_images, split_classes
+from isosphere.data.images import Images, ImageSet, open_images
 from isosphere.data.packed import PackedSet
 from isosphere.data.packing import pack
 from isosphere.data.readable import readable_images
+from isosphere.data.split import split_classes
 from isosphere.data.transforms import ShiftView, TrainView, View
 from isosphere.errors import BadArgument, OneSplit, Option, SingleImages, TooFewClasses
 from isosphere.inference import ImageEmbedder, evaluation_view
@@ -82,11 +83,14 @@ def rendered_task(data: schema.Rendered, device: torch.device) -> Task:
 def folder_task(data: schema.Folder, device: torch.device) -> Task:
     """One's own images."""
     images = readable_images(open_images(data.root), data.skip_unreadable)
-    check_splits(images, data.root)
-    train, test = split_classes(images, data.train_fraction, allow_shared=data.allow_shared)
+    if not data.split and not data.folds:
+        check_splits(images, data.root)
+    how = (data.train_fraction, data.seed, data.allow_shared, data.folds, data.fold, data.split, data.root)
+    train, test = split_classes(images, *how)
     check_parts(train, test, data.root)
     train_view = TrainView(data.size, data.shorter, data.scale, flip=data.flip)
-    return Task(train, train_view, Retrieval(test, evaluation_view(data)), noted(images.note))
+    evaluation = Retrieval(test, evaluation_view(data))
+    return Task(train, train_view, evaluation, noted(train.note), parts={"train": train, "test": test})
 
 
 def check_parts(train: Images | None, test: Images, place: str) -> None:

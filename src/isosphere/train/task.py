@@ -18,6 +18,7 @@ class Task:
     notes: tuple[str, ...] = ()  # how a copy differs from the original, what is left out, copies in both parts
     unlabeled: bool = False  # an image is its own class, of which a batch has several views
     counts: dict[str, int] = field(default_factory=dict)  # of faces: by these, results on other data are noticed
+    parts: dict[str, Images] = field(default_factory=dict)  # own images as they were split, which the run folder keeps
 
     @property
     def sizes(self) -> dict[str, int]:
