@@ -34,6 +34,7 @@ ALLOWED = {
     "functional": {"losses", "sphere"},
     "front": {"distributed", "inference", "recipes", "runs", "sphere", "train"},
     "terminal": set(),
+    "gallery": {"data", "gallery", "inference", "metrics", "recipes", "report"},
     "inference": {
         "data", "distributed", "errors", "files", "inference", "metrics", "models", "recipes", "runs", "samplers",
         "terminal",

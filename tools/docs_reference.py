@@ -14,6 +14,7 @@ from isosphere.recipes import RECIPES, options, schema
 NO_LOSS = ("balanced_directions", "pair_loss", "RowSGD")  # public names of `losses` without a formula of their own
 PLAIN = {
     "Training": ("isosphere.fit", "isosphere.load_run", "isosphere.front.TrainedRun"),
+    "Search": ("isosphere.load_gallery", "isosphere.gallery.Gallery", "isosphere.gallery.index"),
     "In your own loop": (
         "isosphere.NormMonitor", "isosphere.ClassBatches", "isosphere.gather", "isosphere.functional.ramp",
         *(f"isosphere.{name}" for name in losses.__all__ if name in NO_LOSS[1:]),
@@ -22,7 +23,7 @@ PLAIN = {
     "Networks": ("isosphere.Embedder", "isosphere.build_embedder"),
     "The algebra": ("isosphere.sphere.norms", "isosphere.sphere.directions", "isosphere.sphere.cosines"),
 }  # fmt: skip
-WITH_METHODS = ("SEC", "TrainedRun", "NormMonitor", "ClassBatches", "Constraint", "RunFolder")
+WITH_METHODS = ("SEC", "TrainedRun", "Gallery", "NormMonitor", "ClassBatches", "Constraint", "RunFolder")
 FILES = {
     runs.RECIPE: "Every field of the recipe, as JSON. `isosphere train --resume` and `load_run` read it.",
     runs.RUN: "Versions, hardware, git revision, start, and where the run was started from.",

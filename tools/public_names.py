@@ -19,6 +19,7 @@ PUBLIC: dict[str, tuple[str, ...] | None] = {  # None: everything in the package
     ),
     "isosphere.distributed": ("gather",),
     "isosphere.front": ("fit", "load_run"),
+    "isosphere.gallery": ("load_gallery",),
     "isosphere.losses": None,
     "isosphere.metrics": None,
     "isosphere.models": None,

@@ -13,6 +13,7 @@ from isosphere import sphere as sphere
 from isosphere.distributed import gather as gather
 from isosphere.front import fit as fit
 from isosphere.front import load_run as load_run
+from isosphere.gallery import load_gallery as load_gallery
 from isosphere.losses import ArcFace as ArcFace
 from isosphere.losses import ContrastiveLoss as ContrastiveLoss
 from isosphere.losses import CosFace as CosFace

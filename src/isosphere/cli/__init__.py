@@ -21,7 +21,7 @@ from isosphere.cli.parser import Parser
 from isosphere.errors import BadUsage, missing_extra
 
 COMMANDS = (
-    "train", "evaluate", "embed", "inspect", "report", "figure", "recipes", "datasets", "demo", "reproduce",
+    "train", "evaluate", "embed", "index", "inspect", "report", "figure", "recipes", "datasets", "demo", "reproduce",
 )  # fmt: skip
 """Each is a file of this folder: its docstring is the help, `declare` adds the options, `run` does the work."""
 

@@ -50,6 +50,7 @@ from .files import (
     UnfitWeights,
     UnsafeFile,
 )
+from .gallery import NoModel, NotAGallery, OtherModel
 from .images import (
     BadRecord,
     DownloadFailed,
@@ -122,11 +123,13 @@ __all__ = [
     "NoDataSet",
     "NoFolder",
     "NoImages",
+    "NoModel",
     "NoProbe",
     "NoRoom",
     "NoSettings",
     "NoSplit",
     "NoTestPart",
+    "NotAGallery",
     "NotAPack",
     "NotAPlainFile",
     "NotARun",
@@ -143,6 +146,7 @@ __all__ = [
     "OtherCounts",
     "OtherData",
     "OtherImages",
+    "OtherModel",
     "OtherRankFailed",
     "OtherRecipe",
     "OtherSource",

@@ -1,0 +1,187 @@
+"""A gallery that is open: unit vectors of images with paths, labels and thumbnails, and what is nearest to others."""
+
+import os
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from isosphere.errors import BadArgument, NoModel, OtherModel, UnknownName
+from isosphere.inference import Trained, fingerprint, for_other_images, load_run
+from isosphere.metrics.nearest import Nearest, nearest
+from isosphere.metrics.neighbors import checked_embeddings, directions
+from isosphere.recipes import options
+
+from .manifest import Manifest, read_manifest
+from .rows import Folder
+
+Where = str | Collection[str] | np.ndarray | Tensor | None
+"""Rows that are searched: those of a label or of several, or a mask, bool (N,)."""
+RETRIES = 5  # to open a gallery that is being replaced
+
+
+class Found(NamedTuple):
+    """What was found for each query, best first: cosines (Q, k), row numbers (Q, k), their paths and labels."""
+
+    scores: np.ndarray
+    indices: np.ndarray
+    paths: list[list[str]]
+    labels: list[list[str]]
+
+
+class Vectors:
+    """The rows of a mapped file (N, D) as tensors, when they are asked for."""
+
+    def __init__(self, mapped: np.ndarray) -> None:
+        self.mapped = mapped
+
+    def __len__(self) -> int:
+        return len(self.mapped)
+
+    def __getitem__(self, rows: slice | Tensor) -> Tensor:
+        return torch.from_numpy(self.mapped[rows if isinstance(rows, slice) else rows.cpu().numpy()])
+
+
+class Gallery:
+    """Images that were indexed: `len`, `vectors` (N, D) as they are kept, `labels` and `paths` of N.
+
+    `isosphere.load_gallery` opens one. What is open stays as it is when the folder is indexed again.
+    """
+
+    def __init__(self, folder: Path, manifest: Manifest, held: Folder, device: str | torch.device = "auto") -> None:
+        self.folder, self.manifest, self.device = folder, manifest, device
+        self._held = held
+        self.vectors, self.labels, self.thumbnail = held.vectors, held.rows.labels, held.thumbnail
+        self._model: Trained | None = None
+
+    def __len__(self) -> int:
+        return self.manifest.count
+
+    def __repr__(self) -> str:
+        return f"Gallery({str(self.folder)!r}, {len(self)} images of {len(self.classes)} classes)"
+
+    @cached_property
+    def paths(self) -> list[str]:
+        """The files as they can be opened from here, whether they are still there or not."""
+        homes = [home_of(self.folder, source) for source in self.manifest.sources] or [Path()]
+        places = zip(self._held.rows.sources.tolist(), self._held.rows.paths, strict=True)
+        return [os.path.join(homes[source], path) for source, path in places]
+
+    @cached_property
+    def classes(self) -> list[str]:
+        """The labels that there are, each once, in the order in which they first stand."""
+        return list(dict.fromkeys(self.labels))
+
+    @cached_property
+    def codes(self) -> np.ndarray:
+        """The label of each row as a number of `classes`, int64 (N,)."""
+        numbers = {name: number for number, name in enumerate(self.classes)}
+        return np.asarray([numbers[label] for label in self.labels], np.int64)
+
+    @property
+    def labeled(self) -> bool:
+        """Whether labels say anything: images all of one class have none."""
+        return len(self.classes) > 1
+
+    @property
+    def model(self) -> Trained:
+        """The model that embedded the images, loaded when it is first needed."""
+        if self._model is None:
+            self.use(None)
+        assert self._model is not None
+        return self._model
+
+    def use(self, model: Trained | str | Path | None) -> None:
+        """Take this run as the one that embedded the images, as where it has moved; refused if it is another."""
+        made_by = self.manifest.model
+        if made_by is None:
+            raise NoModel(self.folder)
+        place = home_of(self.folder, made_by.run) if model is None else model
+        trained = place if isinstance(place, Trained) else load_run(place, self.device)
+        if fingerprint(trained.model) != made_by.hash:
+            raise OtherModel(self.folder, "the weights differ")
+        changes = {f"data.{name}": value for name, value in made_by.preprocessing.items()}
+        data = for_other_images(trained.recipe)
+        if data.data.framed:
+            changes.pop("data.size", None)
+        self._model = replace(trained, recipe=options.override(data, changes))
+
+    def embed(self, images: Any) -> Tensor:
+        """Unit vectors (Q, D) of images as the gallery has them: files, PIL images or pixels, as `run.embed` takes."""
+        return directions(self.model.embed(images))
+
+    def search(self, images: Any, k: int = 10, where: Where = None) -> Found:
+        """The k nearest to each of the images, by cosine. Ties stand in the order of the rows.
+
+        `images` are what `run.embed` takes, or embeddings (Q, D), float, of any length. `where` restricts the search to
+        a label, to some labels, or to the rows of a mask, bool (N,). There are fewer than k if fewer can be found.
+        """
+        found = self.nearest(self.queries(images), k, where)
+        indices = found.indices.cpu().numpy()
+        paths, labels = ([[its[i] for i in row] for row in indices.tolist()] for its in (self.paths, self.labels))
+        return Found(found.scores.cpu().numpy(), indices, paths, labels)
+
+    def queries(self, images: Any) -> Tensor:
+        """Unit vectors (Q, D) of images or of embeddings."""
+        given = torch.as_tensor(images) if isinstance(images, np.ndarray | Tensor) else images
+        if not isinstance(given, Tensor) or not given.is_floating_point() or given.ndim > 2:
+            return self.embed(images)
+        vectors = checked_embeddings(given[None] if given.ndim == 1 else given, "vectors")
+        if vectors.shape[1] != self.manifest.dim:
+            raise BadArgument("vectors", tuple(vectors.shape), f"of shape (Q, {self.manifest.dim})")
+        return directions(vectors).float()
+
+    def nearest(self, queries: Tensor, k: int, where: Where = None, skip: Tensor | None = None) -> Nearest:
+        """Cosines and rows of the k nearest to unit vectors (Q, D); `skip` (Q,) are rows that they do not find."""
+        if not len(self):
+            raise BadArgument("gallery", str(self.folder), "one with images in it")
+        return nearest(queries, Vectors(self.vectors), k, skip, self.chosen(where))
+
+    def chosen(self, where: Where) -> Tensor | None:
+        """The rows that `where` means, ascending; None for all."""
+        if where is None:
+            return None
+        if isinstance(where, np.ndarray | Tensor):
+            mask = torch.as_tensor(where)
+            if mask.dtype != torch.bool or mask.shape != (len(self),):
+                raise BadArgument("where", f"{mask.dtype} {tuple(mask.shape)}", f"labels, or bool ({len(self)},)")
+        else:
+            names = [where] if isinstance(where, str) else list(where)
+            if unknown := [name for name in names if name not in self.classes]:
+                raise UnknownName("label", unknown[0], self.classes)
+            mask = torch.from_numpy(np.isin(self.codes, [self.classes.index(name) for name in names]))
+        if not mask.any():
+            raise BadArgument("where", where, "one that leaves a row to search")
+        return mask.nonzero().squeeze(1)
+
+    def thumbnails(self, rows: Sequence[int]) -> list[bytes]:
+        """Small WebP images of some rows; an empty one where there is none."""
+        return [self.thumbnail(row) for row in rows]
+
+
+def load_gallery(folder: str | Path, device: str | torch.device = "auto") -> Gallery:
+    """Open a gallery that `isosphere index` made.
+
+    The model is loaded when images are first searched, on the device: "auto", "cpu" or "cuda".
+    """
+    folder = Path(folder)
+    for attempt in range(RETRIES):
+        manifest = read_manifest(folder)
+        try:
+            return Gallery(folder, manifest, Folder(folder / manifest.data), device)
+        except FileNotFoundError:  # replaced between the two
+            if attempt == RETRIES - 1:
+                raise
+    raise AssertionError("the last attempt returns or raises")
+
+
+def home_of(folder: Path, place: str) -> Path:
+    """A place that the manifest names, as seen from the current folder if it is below, else absolute."""
+    found = Path(os.path.normpath(os.path.join(os.path.realpath(folder), place)))
+    here = Path.cwd()
+    return found.relative_to(here) if found.is_relative_to(here) else found
