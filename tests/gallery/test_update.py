@@ -34,9 +34,13 @@ def test_a_gallery_has_what_the_run_embeds(trained, photos, tmp_path):
     assert gallery.labels == [path.parent.name for path in files] and gallery.labeled
     wanted = directions(load_run(trained, "cpu").embed(files))
     np.testing.assert_allclose(gallery.vectors, wanted, atol=1e-3)
-    found = gallery.search([files[7], files[30]], 3)
-    assert found.indices[:, 0].tolist() == [7, 30] and found.paths[0][0] == gallery.paths[7]
-    assert found.labels[1][0] == "class6" and found.scores[:, 0] == pytest.approx(1, abs=1e-3)
+    found = gallery.search([files[7], files[30]], 50)
+    for query, row in enumerate((7, 30)):
+        place = found.indices[query].tolist().index(row)
+        assert found.scores[query, place] == pytest.approx(1, abs=1e-3)
+        assert found.labels[query][place] == gallery.labels[row]
+        assert found.paths[query][place] == gallery.paths[row]
+        assert sorted(found.indices[query].tolist()) == list(range(50))
     assert gallery.thumbnail(3)[:4] == b"RIFF"
 
 
