@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test bench compare docs clean
+.PHONY: demo test test-extras bench compare docs clean
 
 demo: .venv/ready
 	$(BIN)/isosphere demo
@@ -10,6 +10,10 @@ demo: .venv/ready
 test: .venv/ready-test
 	$(BIN)/ruff check src tests benchmarks examples tools
 	$(BIN)/python -m pytest -n 2
+
+# Tests that need heavier packages than `make test` installs.
+test-extras: .venv/ready-test-extras
+	$(BIN)/python -m pytest -m extras
 
 # The site as files, in site/: open site/index.html.
 docs: .venv/ready-docs
@@ -41,6 +45,10 @@ bench: .venv/ready-bench
 .venv/ready-test: .venv/bin/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
 	@touch $@ .venv/ready .venv/ready-docs
+
+.venv/ready-test-extras: .venv/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test-extras]'
+	@touch $@ .venv/ready .venv/ready-docs .venv/ready-test
 
 .venv/ready-docs: .venv/bin/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'

@@ -20,10 +20,14 @@ from isosphere.cli.endings import code_of, note, show_warnings, words_of
 from isosphere.cli.parser import Parser
 from isosphere.errors import BadUsage, missing_extra
 
-COMMANDS = (
-    "train", "evaluate", "embed", "index", "inspect", "report", "figure", "recipes", "datasets", "demo", "reproduce",
-)  # fmt: skip
-"""Each is a file of this folder: its docstring is the help, `declare` adds the options, `run` does the work."""
+GROUPS = {
+    "train and measure": ("train", "evaluate", "inspect", "report", "figure"),
+    "use what was trained": ("embed", "index"),
+    "look around": ("demo", "recipes", "datasets", "reproduce"),
+}
+COMMANDS = tuple(name for names in GROUPS.values() for name in names)
+"""Each is a file of this folder, with _ for -: its docstring is the help, `declare` adds the options, `run` does the
+work."""
 
 
 def main() -> None:
@@ -90,8 +94,11 @@ def read(words: list[str]) -> tuple[ModuleType, Namespace]:
 
 def _overview() -> Parser:
     """What `isosphere --help` shows: every command with the first line of its help."""
-    lines = [f"  {name:<10}  {_about(name).splitlines()[0]}" for name in COMMANDS]
-    about = ["Train embeddings that lie on one sphere.", "", *lines, "", "`isosphere COMMAND --help` says more."]
+    width = max(map(len, COMMANDS))
+    lines: list[str] = []
+    for title, names in GROUPS.items():
+        lines += [f"{title}:", *(f"  {name:<{width}}  {_about(name).splitlines()[0]}" for name in names), ""]
+    about = ["Train embeddings that lie on one sphere.", "", *lines, "`isosphere COMMAND --help` says more."]
     parser = Parser("isosphere", "\n".join(about))
     parser.usage = "isosphere COMMAND ..."
     parser.add_argument("--version", action="version", version=f"isosphere {_version()}", help="show it and exit")
@@ -103,7 +110,7 @@ def _about(name: str) -> str:
 
 
 def _command(name: str) -> ModuleType:
-    return import_module(f"isosphere.cli.{name}")
+    return import_module(f"isosphere.cli.{name.replace('-', '_')}")
 
 
 def _version() -> str:

@@ -9,6 +9,8 @@ from .base import InputError, IsosphereError, Option
 
 EXTRAS = {  # the packages of each extra, by the names that are imported
     "train": ("torchvision", "timm", "scipy", "PIL", "safetensors", "rich", "matplotlib"),
+    "search": ("usearch", "pyarrow"),
+    "qdrant": ("qdrant_client",),
     "tensorboard": ("tensorboard",),
     "lightning": ("lightning", "pytorch_lightning"),
     "oracles": ("sklearn", "pytorch_metric_learning"),
