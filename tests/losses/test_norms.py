@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.utils.checkpoint import checkpoint
 
-from isosphere import SEC, balanced_directions, functional, sphere
+from isosphere import SEC, functional, sphere
 from isosphere.errors import BadArgument, NotFinite, Unsupported
 from isosphere.losses import norms
 
@@ -374,29 +374,6 @@ def test_a_radius_that_moves_is_refused_under_torch_func(radius):
     sec(embeddings)
     wanted = torch.autograd.grad(sec.eval()(leaf := some_embeddings(seed=1)), leaf)[0]
     torch.testing.assert_close(torch.func.grad(sec)(leaf.detach()), wanted)
-
-
-def test_balanced_directions_are_gradscale_with_p_1_over_the_mean_norm():
-    """GradScale (Draganov et al., ICML 2025) multiplies each embedding's gradient by |f|^p, transcribed in loops."""
-    embeddings = some_embeddings()
-    assert torch.equal(balanced_directions(embeddings), sphere.directions(embeddings))
-    weights = torch.randn(10, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
-    for loss in (
-        lambda unit: (unit * weights).sum(),
-        lambda unit: functional.triplet(unit, torch.arange(10) % 3),
-    ):
-        found = torch.autograd.grad(loss(balanced_directions(embeddings)), embeddings)[0]
-        plain = torch.autograd.grad(loss(sphere.directions(embeddings)), embeddings)[0]
-        lengths = [math.sqrt(sum(x * x for x in row)) for row in embeddings.tolist()]
-        scaled = [[length**1 * g for g in row] for length, row in zip(lengths, plain.tolist(), strict=True)]
-        wanted = torch.tensor(scaled, dtype=torch.float64) / (sum(lengths) / len(lengths))
-        torch.testing.assert_close(found, wanted, rtol=1e-12, atol=1e-12)
-
-
-def test_balanced_directions_of_zero_vectors():
-    embeddings = torch.zeros(3, 4, requires_grad=True)
-    balanced_directions(embeddings).sum().backward()
-    assert embeddings.grad.abs().sum() == 0
 
 
 @pytest.mark.parametrize("radius", [*RADII, 3.0, 0.0])

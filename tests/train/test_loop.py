@@ -22,7 +22,7 @@ from isosphere import inference
 from isosphere.data.images import ImageSet
 from isosphere.errors import BadArgument, Diverged, FolderExists, Interrupted, MissingExtra, RunExists
 from isosphere.inference import Trained
-from isosphere.losses.norms import balanced_directions
+from isosphere.losses.balanced import balanced_directions
 from isosphere.metrics import recall_at_k
 from isosphere.recipes import find, schema
 from isosphere.recipes.losses import Loss

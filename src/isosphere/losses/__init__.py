@@ -1,8 +1,9 @@
 """Criteria, margins and norm constraints: `isosphere.losses.TripletLoss`. Pure functions are in `functional`."""
 
+from .balanced import balanced_directions
 from .contrastive import NTXentLoss, SupConLoss
 from .margins import ArcFace, CosFace, CosineClassifier, LinearClassifier, NormFace, ProxyAnchorLoss, SphereFace
-from .norms import SEC, balanced_directions
+from .norms import SEC
 from .own import pair_loss
 from .pairs import ContrastiveLoss, MultiSimilarityLoss, NPairLoss, SemiHardTripletLoss, TripletLoss
 from .sampling import RowSGD

@@ -186,7 +186,7 @@ class L2SP(Checked):
 class BalancedDirections(Checked):
     """Norms left alone: the gradient is divided by their mean, not by each own norm."""
 
-    built_by = "isosphere.losses.norms:BalancedDirections"
+    built_by = "isosphere.losses.balanced:BalancedDirections"
 
     @property
     def method(self) -> str:
