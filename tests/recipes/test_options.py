@@ -42,6 +42,8 @@ def test_any_field_can_be_changed():
         ("./faces (1)", ("./faces (1)",)),
         ("./faces (1), (2) more", ("./faces (1)", "(2) more")),
         ("(1), (2)", ("(1)", "(2)")),
+        ("(1)", ("(1)",)),  # what a browser calls a second download
+        ("(a,)", ("a",)),
         ("a, b ,c", ("a", "b", "c")),
         ("2019", ("2019",)),
         ("1e3,None", ("1e3", "None")),
@@ -61,7 +63,7 @@ def test_names_in_a_list_stay_as_they_are(text, parts):
     assert find("faces-arcface", {"data.distractors": text}).data.distractors == parts
 
 
-@pytest.mark.parametrize("name", ["(1)", "[a]", "a, b", "'a'"])
+@pytest.mark.parametrize("name", ["(a, b)", "[a]", "a, b", "'a'"])
 def test_a_folder_that_is_there_keeps_its_name(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert find("faces-arcface", {"data.distractors": name}).data.distractors != (name,)

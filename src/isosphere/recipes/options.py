@@ -216,12 +216,14 @@ def _parsed(hint: Any, text: str) -> Any:
 
 
 def _parts(text: str) -> list[str]:
-    """`a, b`, `(a, b)` or `['a', 'b']` as ["a", "b"]. Brackets within a name, as in `faces (1)`, belong to it."""
+    """`a, b`, `(a, b)` or `['a', 'b']` as ["a", "b"]. Brackets of a name belong to it, as in `faces (1)` or `(1)`."""
     text = text.strip()
     if text[:1] + text[-1:] in ("()", "[]"):
         plain = QUOTED.sub(lambda quoted: " " * len(quoted[0]), text)
         depths = list(itertools.accumulate((letter in "([") - (letter in ")]") for letter in plain))
-        text = text[1:-1] if 0 not in depths[:-1] else text  # else two pairs, as in `(1), (2)`
+        around = 0 not in depths[:-1]  # else two pairs, as in `(1), (2)`
+        one = text[0] == "(" and plain[1:-1].strip() and "," not in plain  # in Python a tuple of one has a comma, too
+        text = text[1:-1] if around and not one else text
     found = (part for part in PART.finditer(text) if part[0].strip(" ,"))
     return [part["quoted"] if part["mark"] else part["plain"] for part in found]
 
