@@ -14,12 +14,18 @@ class Parser(argparse.ArgumentParser):
     """argparse with errors of ours, and `--group.field value`; positionals may stand anywhere."""
 
     def __init__(self, name: str, about: str | None) -> None:
-        super().__init__(name, description=about, formatter_class=_Help, allow_abbrev=False)
+        self._known: list[str] = []  # names of all options
         self._fields: set[str] = set()
         self._renamed: list[str] = []
+        super().__init__(name, description=about, formatter_class=_Help, allow_abbrev=False)
 
     def error(self, message: str) -> NoReturn:
         raise BadUsage(self.prog, message)
+
+    def add_argument(self, *names: str, **settings: Any) -> argparse.Action:  # type: ignore[override]
+        """As argparse has it; the names are kept, to suggest one for an option that is misspelled."""
+        self._known += [name for name in names if name.startswith("--")]
+        return super().add_argument(*names, **settings)
 
     def device(self) -> None:
         """The option that most commands have."""
@@ -34,6 +40,7 @@ class Parser(argparse.ArgumentParser):
             value = field.rpartition(".")[2].upper()
             group.add_argument(f"--{field}", dest=field, metavar=value, default=argparse.SUPPRESS, help=about)
             self._fields.add(field)
+        self._known += [f"--{field}" for field in self._fields]
 
     def renamed(self, name: str, help: str, **settings: Any) -> None:
         """An option that older versions called differently; those names are taken, and not shown."""
@@ -59,9 +66,8 @@ class Parser(argparse.ArgumentParser):
 
     def _near(self, option: str) -> tuple[str, ...]:
         """Options that may be meant: of this name in a group, else one that is written like it."""
-        known = [its for its in self._option_string_actions if its.startswith("--")]
-        inner = [its for its in known if its.endswith(f".{option.lstrip('-')}")]
-        return tuple(inner or difflib.get_close_matches(option, known, n=1))
+        inner = [its for its in self._known if its.endswith(f".{option.lstrip('-')}")]
+        return tuple(inner or difflib.get_close_matches(option, self._known, n=1))
 
 
 class _Help(argparse.RawDescriptionHelpFormatter):
