@@ -12,7 +12,7 @@ from isosphere import runs
 from isosphere.paper.results import Results
 from isosphere.paper.tables import TABLES, TUNED, Cells
 from isosphere.recipes import options
-from isosphere.recipes.identity import FREE
+from isosphere.recipes.fields import FREE
 from isosphere.runs import Experiment
 
 LONGEST = 100  # letters of a file's name

@@ -11,16 +11,19 @@ PLACES = ("root", "pack", "split", "pairs_root", "exclude", "probes", "distracto
 """Fields of the data that hold paths."""
 SHARED = ("probes", "distractors")
 """Those whose paths may end in a share of the frame, `lfw/singles.csv:0.52`."""
-FREE_FIELDS = ("claim", "model.weights", "model.width", "data.download", *(f"data.{name}" for name in PLACES)) + tuple(
-    f"loop.{name}"
-    for name in (
+NO_MATTER = {
+    "model": ("weights", "width"),
+    "data": ("download", "allow_missing", *PLACES),
+    "loop": (
         "eval_every", "save_every", "log_every", "workers", "tensorboard", "snapshot_every", "snapshot_images",
         "save_embeddings", "compile",
-    )  # fmt: skip
-)
+    ),
+}  # fmt: skip
+FREE = ("claim", *(f"{group}.{name}" for group, names in NO_MATTER.items() for name in names))
 """Fields that do not change what is learned, or say where a moved file is: they may differ on resuming.
 
-Compiling changes rounding alone, as another device or number of processes does.
+Compiling changes rounding alone, as another device or number of processes does. Images that are missing are no field's
+matter: a checkpoint has the names of those it was trained on.
 """
 
 

@@ -7,13 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from isosphere.recipes import options
-from isosphere.recipes.fields import FREE_FIELDS
+from isosphere.recipes.fields import FREE
 from isosphere.recipes.schema import Recipe
 
 NAMED = [("model", "weights"), ("data", "split"), ("data", "exclude"), ("data", "probes"), ("data", "distractors")]
 """Files that count by their names."""
-FREE = (*FREE_FIELDS, "data.allow_missing")
-"""Fields in which two recipes that are alike may differ."""
 
 
 def alike(one: Recipe, other: Recipe) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from isosphere.recipes import constraints, options, schema
-from isosphere.recipes.fields import FREE_FIELDS
+from isosphere.recipes.fields import FREE
 from isosphere.recipes.own import own_name
 
 Values = Mapping[str, Any]
@@ -126,7 +126,7 @@ def fields_apart(recipes: Sequence[Values]) -> dict[str, list[str]]:
 def learned(recipe: Values, *but: str) -> dict[str, str]:
     """The fields that decide what is learned, less those that begin with any of `but`."""
     own = () if "name" in group(recipe, "data") else ("data.root",)  # a benchmark is the same wherever it is
-    free = tuple(field for field in FREE_FIELDS if field not in ("model.weights", "data.exclude", *own))
+    free = tuple(field for field in FREE if field not in ("model.weights", "data.exclude", *own))
     skipped = free + but
     return {field: value for field, value in flat(recipe).items() if not field.startswith(skipped)}
 

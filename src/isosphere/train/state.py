@@ -16,7 +16,7 @@ from isosphere.files import replacing
 from isosphere.inference import load_weights, read_checkpoint
 from isosphere.losses import sharded
 from isosphere.recipes import options, schema
-from isosphere.recipes.fields import FREE_FIELDS, located
+from isosphere.recipes.fields import FREE, located
 from isosphere.recipes.own import PARTS, Own, same
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def load(path: Path, recipe: schema.Recipe) -> dict[str, Any]:
             moved: Any = replace(before, path=now.path, source=now.source, given=now.given)
             then = replace(then, **{part: moved})
     differences = options.differences(then, recipe)
-    changed = {field: values for field, values in differences.items() if field not in FREE_FIELDS}
+    changed = {field: values for field, values in differences.items() if field not in FREE}
     if changed:
         raise OtherRecipe(path, changed)
     return saved
