@@ -31,6 +31,11 @@ def test_every_recipe_of_ours_goes_together():
         ("rendered", {"model.head_start": "pca", "model.head": "mlp"}, ("model.head", "model.head_start")),
         ("simclr-photos", {"batches.views": "1"}, ("data", "batches")),
         ("simclr-photos", {"loss": "ProxyAnchor"}, ("data", "loss")),
+        ("simclr-photos", {"evaluation": "mine:metrics"}, ("evaluation", "data")),
+        ("faces-arcface", {"evaluation": "mine:metrics"}, ("evaluation", "data")),
+        ("faces-arcface", {"data.probes": "them"}, ("data.probes", "data.distractors")),
+        ("faces-arcface", {"data.distractors": "others"}, ("data.probes", "data.distractors")),
+        ("photos", {"data": "mine:data", "data.transformed": "true"}, ("data", "model")),
     ],
 )
 def test_what_does_not_go_together_is_refused_until_a_remedy_is_taken(name, changes, fields):

@@ -718,7 +718,7 @@ def test_a_pack_of_pictures_that_are_not_square_is_told_once(faces: Path, tmp_pa
         ({"data__root": "FACES/alone", "data__exclude": ""}, TooFewClasses, {"use": "train", "found": 1}),
         ({"data__distractors": "FACES/more:1.5"}, BadArgument, {"name": Option("data.distractors")}),
         ({"data__probes": "FACES/nobody:0.5"}, FileNotFoundError, {}),
-        ({"data__distractors": ""}, BadArgument, {"name": Option("data.distractors"), "value": ""}),
+        ({"data__distractors": ""}, Incompatible, {"fields": ("data.probes", "data.distractors")}),
         ({"data__probes": "FACES/more"}, ValueError, {}),
         ({"data__probes": "FACES/others.csv"}, SinglePhotographs, {}),
         ({"classes__rate": 0.5, "optimizer": "Adam"}, Incompatible, {"fields": ("classes.rate", "optimizer")}),

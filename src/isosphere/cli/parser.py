@@ -22,7 +22,7 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise BadUsage(self.prog, message)
 
-    def add_argument(self, *names: str, **settings: Any) -> argparse.Action:  # type: ignore[override]
+    def add_argument(self, *names: str, **settings: Any) -> argparse.Action:
         """As argparse has it; the names are kept, to suggest one for an option that is misspelled."""
         self._known += [name for name in names if name.startswith("--")]
         return super().add_argument(*names, **settings)

@@ -1,11 +1,16 @@
-"""Which fields of a recipe go together: asked before anything is opened, by whoever trains."""
+"""Which fields of a recipe go together: asked before anything is opened, by whoever trains.
+
+What only an opened data set or a built network can say is asked there: enough classes, enough features.
+"""
 
 from collections.abc import Iterator
 
 from isosphere.errors import Incompatible, Option
 from isosphere.recipes.constraints import AdaptiveSEC, CutInitialization, DecoupledSEC, ScaleCourse
+from isosphere.recipes.data import Data, Faces
+from isosphere.recipes.evaluation import OwnEvaluation
 from isosphere.recipes.losses import MarginLoss, NTXent, OwnLoss, PairLoss
-from isosphere.recipes.schema import SGD, Classes, Model, Recipe, Shuffled
+from isosphere.recipes.schema import SGD, Classes, Model, OwnModel, Recipe, Shuffled
 
 
 def check(recipe: Recipe) -> None:
@@ -14,10 +19,23 @@ def check(recipe: Recipe) -> None:
         raise error
 
 
+def check_data(data: Data) -> None:
+    """Refuse data whose own fields do not go together, also where nothing is trained."""
+    for error in _of_data(data):
+        raise error
+
+
 def conflicts(recipe: Recipe) -> Iterator[Incompatible]:
     """Every group of fields that do not go together, with what would."""
+    yield from _of_data(recipe.data)
     yield from _of_labels(recipe)
     yield from _of_batches(recipe)
+    if recipe.data.transformed and not isinstance(recipe.model, OwnModel):
+        reason = "this backbone normalizes pixels itself, but the data set has float tensors; give PIL or uint8 images"
+        yield Incompatible(("data", "model"), reason, (Option("model", "package.module:Network"),))
+    if isinstance(recipe.evaluation, OwnEvaluation) and (recipe.data.framed or not recipe.data.labeled):
+        remedies = (Option("evaluation", "TaskMetrics"), Option("evaluation", "NormsOnly"))
+        yield Incompatible(("evaluation", "data"), "metrics of your own are for retrieval", remedies)
     if recipe.classes != Classes() and not isinstance(recipe.loss, MarginLoss):
         reason = "class weights are sharded and drawn for losses with a margin alone"
         yield Incompatible(("classes", "loss"), reason, (Option("loss", "ArcFace"), Option("loss", "CosFace")))
@@ -40,6 +58,15 @@ def conflicts(recipe: Recipe) -> Iterator[Incompatible]:
     if recipe.loop.unit == "epochs" and not isinstance(recipe.batches, Shuffled):
         remedies = (Option("batches", "Shuffled"), Option("loop.unit", "steps"))
         yield Incompatible(("loop.unit", "batches"), "epochs need batches that go through all images", remedies)
+
+
+def _of_data(data: Data) -> Iterator[Incompatible]:
+    """Who is to be identified, and among whom."""
+    if isinstance(data, Faces) and bool(data.probes) != bool(data.distractors):
+        lacking, given, empty = ("distractors", "probes", "") if data.probes else ("probes", "distractors", ())
+        reason = "people are identified by probes among distractors, and one of them is missing"
+        remedies = (Option(f"data.{given}", empty), Option(f"data.{lacking}"))
+        yield Incompatible(("data.probes", "data.distractors"), reason, remedies)
 
 
 def _of_batches(recipe: Recipe) -> Iterator[Incompatible]:

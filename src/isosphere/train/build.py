@@ -13,7 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 from isosphere import distributed, inference
 from isosphere.data.packed import PackedSet
 from isosphere.data.two_views import ContrastiveView
-from isosphere.errors import BadArgument, Incompatible, Option, UnfillableBatch, WrongSize
+from isosphere.errors import BadArgument, Option, UnfillableBatch, WrongSize
 from isosphere.inference import half_precision
 from isosphere.losses import CosineClassifier, ShardedClassifier, sampling
 from isosphere.losses.constraint import Constraint
@@ -26,8 +26,6 @@ from isosphere.samplers import ClassBatches, ShuffledBatches
 from isosphere.train import overlap, own
 from isosphere.train.capture import CompiledView
 from isosphere.train.task import Task, noted
-
-FLOATS = "the dataset gives float tensors, and this backbone normalizes pixels itself: let it give PIL or uint8 images"
 
 
 def build_task(data: schema.Data, device: torch.device, given: Any = None) -> Task:
@@ -80,8 +78,6 @@ def build_model(recipe: schema.Recipe, task: Task, given: Any = None) -> tuple[s
     """
     size, images = recipe.data.size, torch.zeros(2, 3, recipe.data.size, recipe.data.size, dtype=torch.uint8)
     if recipe.data.transformed:
-        if not isinstance(recipe.model, schema.OwnModel):
-            raise Incompatible(("data", "model"), FLOATS, (Option("model", "package.module:Network"),))
         images = task.images.batch(torch.arange(2), None)
     model = inference.build_model(recipe.model, size, given, images)
     if isinstance(model, OwnEmbedder) and isinstance(recipe.model, schema.OwnModel):

@@ -27,7 +27,7 @@ from isosphere.metrics.faces import (
     wrong_pairs,
 )
 from isosphere.metrics.registry import VERIFIED, leading
-from isosphere.recipes import schema
+from isosphere.recipes import compatible, schema
 from isosphere.sphere import norms
 from isosphere.train import overlap
 from isosphere.train.evaluation import Embedded
@@ -192,9 +192,7 @@ def open_tests(data: schema.Faces) -> tuple[list[Pairs], list[Source], list[Sour
         raise BadArgument(Option("data.pairs_root"), "", f"the folder of the verification sets ({kinds})")
     if not data.pairs:
         raise BadArgument(Option("data.pairs"), (), f"one or more of {', '.join(SETS)}")
-    if bool(data.probes) != bool(data.distractors):
-        lacking = "distractors" if data.probes else "probes"
-        raise BadArgument(Option(f"data.{lacking}"), "", "given too: who is to be identified, and among whom")
+    compatible.check_data(data)
     existing(data.pairs_root)
     pairs = [_folded(_pairs(place, data)) for place in data.pairs]
     probes = [_source(data.probes, "probes")] if data.probes else []

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from isosphere.data.own import DatasetImages, OwnView
 from isosphere.data.split import split_classes
 from isosphere.data.transforms import TrainView
-from isosphere.errors import BadArgument, Incompatible, Option, TooFewClasses
+from isosphere.errors import BadArgument, TooFewClasses
 from isosphere.inference import evaluation_view
 from isosphere.losses.constraint import Constraint
 from isosphere.recipes import own, schema
@@ -108,9 +108,7 @@ def evaluated(task: Task, option: schema.Evaluation, given: Any = None) -> Task:
         return replace(task, evaluation=Unlabeled(before.images, before.view))
     if not isinstance(option, schema.OwnEvaluation):
         return task
-    if not isinstance(before, Retrieval):
-        remedies = (Option("evaluation", "TaskMetrics"), Option("evaluation", "NormsOnly"))
-        raise Incompatible(("evaluation", "data"), "metrics of your own are for retrieval", remedies)
+    assert isinstance(before, Retrieval), "a recipe refuses metrics of one's own for other tasks"
     function = own.made("evaluate", own.find("evaluation", option, given))
     if not callable(function):
         raise BadArgument("evaluate", type(function).__name__, "a function (embeddings, labels) -> {name: value}")
