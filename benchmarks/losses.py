@@ -32,7 +32,7 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
-from isosphere.losses import contrastive, margins, norms, pairs
+from isosphere.losses import contrastive, lists, margins, norms, pairs, rankings, tuplets
 
 DIM, CLASSES, THREADS = 512, 10_000, 2
 ROUNDS, SECONDS = 20, 30.0  # rounds of a race, fewer (but 3) where they would take longer than this
@@ -73,6 +73,17 @@ def plain_multi_similarity(embeddings: Tensor, labels: Tensor) -> Tensor:
     return (pulled + pushed).mean()
 
 
+def plain_smooth_ap(embeddings: Tensor, labels: Tensor, temperature: float = 0.01) -> Tensor:
+    """All comparisons at once, N x N x N, self left out."""
+    unit = torch.nn.functional.normalize(embeddings)
+    cosines, same = unit @ unit.T, labels[:, None] == labels
+    others = ~torch.eye(len(unit), dtype=torch.bool, device=unit.device)
+    positive = (same & others).to(unit.dtype)
+    above = torch.sigmoid((cosines[:, None, :] - cosines[:, :, None]) / temperature) * others[:, None, :] * others
+    ranks, among = 1 + above.sum(2), 1 + (above * positive[:, None, :]).sum(2)
+    return (1 - (positive * among / ranks).sum(1) / positive.sum(1)).mean()
+
+
 def pml_multi_similarity() -> Callable[[Tensor, Tensor], Tensor]:
     loss, miner = pml.MultiSimilarityLoss(2, 40, 0.5), miners.MultiSimilarityMiner(0.1)
     return lambda f, y: loss(f, y, miner(f, y))
@@ -109,6 +120,16 @@ CASES = {
     "NT-Xent, plain": Case(
         lambda: contrastive.NTXentLoss(0.5), lambda: plain_nt_xent, {"cpu": {}, "cuda": {}}, samples=2
     ),
+    "circle": Case(lists.CircleLoss, lambda: pml.CircleLoss(0.4, 80), {"cpu": {}, "cuda": {}}),
+    "lifted structure": Case(
+        lists.LiftedStructureLoss, lambda: pml.GeneralizedLiftedStructureLoss(1.0), {"cpu": {}, "cuda": {}}
+    ),
+    "tuplet margin": Case(
+        tuplets.TupletMarginLoss, lambda: pml.TupletMarginLoss(math.degrees(0.1), 64), {"cpu": {}, "cuda": {}}
+    ),
+    "smooth AP": Case(
+        lambda: rankings.SmoothAPLoss(0.01, per_class=4), lambda: plain_smooth_ap, {"cpu": {}, "cuda": {}}
+    ),
     "ArcFace": Case(
         lambda: margins.CosineClassifier(DIM, CLASSES, margins.ArcFace(0.45), scale=64),
         lambda: pml.ArcFaceLoss(CLASSES, DIM, margin=math.degrees(0.45), scale=64),
@@ -124,6 +145,13 @@ LARGE = {  # at 8,192 x 512: under 20 s and 4 GiB on two cores
     "contrastive": pairs.ContrastiveLoss,
     "SupCon": contrastive.SupConLoss,
     "NT-Xent": contrastive.NTXentLoss,
+    "circle": lists.CircleLoss,
+    "lifted structure": lists.LiftedStructureLoss,
+    "ranked list": lists.RankedListLoss,
+    "tuplet margin": tuplets.TupletMarginLoss,
+    "decoupled contrastive": tuplets.DecoupledContrastiveLoss,
+    "smooth AP": rankings.SmoothAPLoss,
+    "recall": rankings.RecallSurrogateLoss,
 }
 LARGE_BATCH, LARGE_SECONDS, LARGE_BYTES = 8192, 20.0, 4 * 2**30
 MEMORY_TARGETS = {("triplet", "cuda", 4096): 10.0}

@@ -197,3 +197,100 @@ def log_norm_penalty(f: Tensor) -> Tensor:
     logs = [(row @ row).sqrt().log() for row in f]
     mean = sum(logs) / len(logs)
     return sum((log - mean) ** 2 for log in logs) / len(f)
+
+
+def circle_loss(f: Tensor, y: Tensor, margin: float = 0.4, scale: float = 80.0) -> Tensor:
+    terms = []
+    for a in range(len(f)):
+        near = [cosine(f[a], f[p]) for p in positives(y, a)]
+        far = [cosine(f[a], f[n]) for n in negatives(y, a)]
+        if not near or not far:
+            continue
+        pull = torch.stack([-scale * (1 + margin - s.detach()).relu() * (s - (1 - margin)) for s in near])
+        push = torch.stack([scale * (s.detach() + margin).relu() * (s - margin) for s in far])
+        terms.append(torch.nn.functional.softplus(pull.logsumexp(0) + push.logsumexp(0)))
+    return mean(terms, f)
+
+
+def lifted_structure(f: Tensor, y: Tensor, margin: float = 1.0) -> Tensor:
+    terms = []
+    for a in range(len(f)):
+        near = [chord(f[a], f[p]).sqrt().exp() for p in positives(y, a)]
+        far = [(margin - chord(f[a], f[n]).sqrt()).exp() for n in negatives(y, a)]
+        if near and far:
+            terms.append((sum(near).log() + sum(far).log()).relu())
+    return mean(terms, f)
+
+
+def ranked_list(f: Tensor, y: Tensor, margin: float = 0.4, boundary: float = 1.2, temperature: float = 10.0) -> Tensor:
+    terms = []
+    for a in range(len(f)):
+        if not positives(y, a) or not negatives(y, a):
+            continue
+        near = [chord(f[a], f[p]).sqrt() - (boundary - margin) for p in positives(y, a)]
+        far = [boundary - chord(f[a], f[n]).sqrt() for n in negatives(y, a)]
+        near, far = [d for d in near if d > 0], [d for d in far if d > 0]
+        weights = [torch.exp(temperature * d.detach()) for d in far]
+        pull = sum(near) / len(near) if near else 0 * f.sum()
+        push = sum(w * d for w, d in zip(weights, far, strict=True)) / sum(weights) if far else 0 * f.sum()
+        terms.append(pull + push)
+    return mean(terms, f)
+
+
+def tuplet_margin(f: Tensor, y: Tensor, margin: float = 0.1, scale: float = 64.0) -> Tensor:
+    terms = []
+    for a in range(len(f)):
+        for p in positives(y, a):
+            turned = torch.cos(torch.arccos(cosine(f[a], f[p])) - margin)
+            gaps = [torch.exp(scale * (cosine(f[a], f[n]) - turned)) for n in negatives(y, a)]
+            if gaps:
+                terms.append(torch.log(1 + sum(gaps)))
+    return mean(terms, f)
+
+
+def decoupled_contrastive(f: Tensor, y: Tensor, temperature: float = 0.1) -> Tensor:
+    terms = []
+    for a in range(len(f)):
+        for p in positives(y, a):
+            others = [torch.exp(cosine(f[a], f[n]) / temperature) for n in negatives(y, a)]
+            if others:
+                terms.append(sum(others).log() - cosine(f[a], f[p]) / temperature)
+    return mean(terms, f)
+
+
+def ranks_of_positives(f: Tensor, y: Tensor, a: int, temperature: float) -> list[tuple[Tensor, Tensor]]:
+    """For each positive of an anchor its smoothed rank among the positives, and among all."""
+    found = []
+    for p in positives(y, a):
+        above = [
+            (alike(y, a, q), torch.sigmoid((cosine(f[a], f[q]) - cosine(f[a], f[p])) / temperature))
+            for q in range(len(f))
+            if q not in (a, p)
+        ]
+        found.append((1 + sum(s for same, s in above if same), 1 + sum(s for _, s in above)))
+    return found
+
+
+def smooth_ap(f: Tensor, y: Tensor, temperature: float = 0.01) -> Tensor:
+    terms = []
+    for a in range(len(f)):
+        ranks = ranks_of_positives(f, y, a, temperature)
+        if ranks and negatives(y, a):
+            terms.append(1 - sum(among / total for among, total in ranks) / len(ranks))
+    return mean(terms, f)
+
+
+def recall_surrogate(
+    f: Tensor,
+    y: Tensor,
+    ks: tuple[int, ...] = (1, 2, 4, 8, 16),
+    temperature: float = 0.01,
+    rank_temperature: float = 1.0,
+) -> Tensor:
+    terms = []
+    for a in range(len(f)):
+        ranks = ranks_of_positives(f, y, a, temperature)
+        if ranks and negatives(y, a):
+            found = [torch.sigmoid((k - total) / rank_temperature) for k in ks for _, total in ranks]
+            terms.append(1 - sum(found) / len(found))
+    return mean(terms, f)

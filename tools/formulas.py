@@ -29,6 +29,7 @@ class Family(NamedTuple):
 
 PAIRS = "Time $O(N^2 D)$. Memory: one block of $2^{22}$ cosines, never $N \\times N$."
 SORTED = "Time $O(N^2 (D + \\log N))$. Memory: one block of $2^{22}$ cosines."
+RANKED = "Time $O(N^2 (D + P))$ for $P$ positives of an anchor. Memory: one block of $2^{22}$ comparisons."
 HEAD = "Time $O(N C D)$. Memory: at most four blocks of $2^{24}$ logits, and the weights."
 MARGIN = "A few operations on $N$ cosines."
 NORMS = "Time and memory $O(N D)$. Under torch.distributed one all-reduce of two numbers."
@@ -98,6 +99,62 @@ PAIR_LOSSES = Family(
             PAIRS,
             "Exactly two rows for each label. Others are an error on a CPU and NaN on a GPU.",
             "nt_xent",
+        ),
+        "CircleLoss": Formula(
+            r"\frac{1}{A} \sum_i \log \left( 1 + \sum_{k \in N_i} e^{s [S_{ik} + m]_+ (S_{ik} - m)} \sum_{j \in P_i} "
+            r"e^{-s [1 + m - S_{ij}]_+ (S_{ij} - 1 + m)} \right)",
+            "$m$ is the `margin`, $s$ the `scale`. The brackets are weights, constant for the gradient.",
+            PAIRS,
+            BOTH,
+            "circle",
+        ),
+        "LiftedStructureLoss": Formula(
+            r"\frac{1}{A} \sum_i \left[ \log \sum_{j \in P_i} e^{\sqrt{d_{ij}}} + \log \sum_{k \in N_i} e^{m - "
+            r"\sqrt{d_{ik}}} \right]_+",
+            "$m$ is the `margin`. It is the form of Hermans et al., with all positives of an anchor.",
+            PAIRS,
+            BOTH,
+            "lifted_structure",
+        ),
+        "RankedListLoss": Formula(
+            r"\frac{1}{A} \sum_i \frac{1}{|P'_i|} \sum_{j \in P'_i} \left( \sqrt{d_{ij}} - b + m \right) + \sum_{k \in "
+            r"N'_i} \frac{w_{ik}}{\sum_l w_{il}} \left( b - \sqrt{d_{ik}} \right)",
+            r"$b$ is the `boundary`, $m$ the `margin`. $P'_i$ and $N'_i$ have the terms above 0. $w_{ik} = e^{T (b - "
+            r"\sqrt{d_{ik}})}$ is constant for the gradient; $T$ is the `temperature`.",
+            PAIRS,
+            BOTH,
+            "ranked_list",
+        ),
+        "TupletMarginLoss": Formula(
+            r"\frac{1}{|P|} \sum_{(a, p) \in P} \log \left( 1 + \sum_{n \in N_a} e^{s (\cos \theta_{an} - "
+            r"\cos(\theta_{ap} - m))} \right)",
+            r"$m$ is the `margin` in radians, $s$ the `scale`, $\theta$ are angles.",
+            PAIRS,
+            BOTH,
+            "tuplet_margin",
+        ),
+        "DecoupledContrastiveLoss": Formula(
+            r"\frac{1}{|P|} \sum_{(a, p) \in P} \log \sum_{n \in N_a} e^{S_{an} / \tau} - \frac{S_{ap}}{\tau}",
+            r"$\tau$ is the `temperature`. The positive is not in the sum, so the loss may be below 0.",
+            PAIRS,
+            BOTH,
+            "decoupled_contrastive",
+        ),
+        "SmoothAPLoss": Formula(
+            r"\frac{1}{A} \sum_i 1 - \frac{1}{|P_i|} \sum_{j \in P_i} \frac{1 + \sum_{l \in P_i} \sigma((S_{il} - "
+            r"S_{ij}) / \tau)}{1 + \sum_{l \neq i} \sigma((S_{il} - S_{ij}) / \tau)}",
+            r"$\tau$ is the `temperature`. No image is compared with itself, so $l \neq j$.",
+            RANKED,
+            BOTH,
+            "smooth_ap",
+        ),
+        "RecallSurrogateLoss": Formula(
+            r"\frac{1}{A} \sum_i 1 - \frac{1}{K |P_i|} \sum_k \sum_{j \in P_i} \sigma \left( \frac{k - r_{ij}}{\tau'} "
+            r"\right), \quad r_{ij} = 1 + \sum_l \sigma \left( \frac{S_{il} - S_{ij}}{\tau} \right)",
+            r"$k$ goes through the $K$ numbers in `ks`. $\tau$ is the `temperature`, $\tau'$ the `rank_temperature`.",
+            RANKED,
+            BOTH,
+            "recall_surrogate",
         ),
     },
 )

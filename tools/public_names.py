@@ -11,7 +11,8 @@ from inspect import isfunction, signature
 from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src" / "isosphere"
-FORMULAS = ("balanced", "contrastive", "margins", "norms", "pairs")  # files of losses/ with functions of embeddings
+FORMULAS = ("balanced", "contrastive", "lists", "margins", "norms", "pairs", "rankings", "tuplets")
+"""Files of losses/ with functions of embeddings."""
 
 PUBLIC: dict[str, tuple[str, ...] | None] = {  # None: everything in the package's __all__
     "isosphere": (

@@ -2,21 +2,31 @@
 
 from isosphere.losses.balanced import balanced_directions
 from isosphere.losses.contrastive import nt_xent, supcon
+from isosphere.losses.lists import circle, lifted_structure, ranked_list
 from isosphere.losses.margins import cosine_softmax, proxy_anchor
 from isosphere.losses.norms import norm_penalty, ramp
 from isosphere.losses.pairs import contrastive, multi_similarity, npair, semihard_triplet, triplet
+from isosphere.losses.rankings import recall_surrogate, smooth_ap
+from isosphere.losses.tuplets import decoupled_contrastive, tuplet_margin
 
 __all__ = [
     "balanced_directions",
+    "circle",
     "contrastive",
     "cosine_softmax",
+    "decoupled_contrastive",
+    "lifted_structure",
     "multi_similarity",
     "norm_penalty",
     "npair",
     "nt_xent",
     "proxy_anchor",
     "ramp",
+    "ranked_list",
+    "recall_surrogate",
     "semihard_triplet",
+    "smooth_ap",
     "supcon",
     "triplet",
+    "tuplet_margin",
 ]

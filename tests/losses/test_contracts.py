@@ -6,6 +6,7 @@ The oracles are the loops of `references.py`. What only one of them promises is 
 import copy
 import inspect
 import pickle
+import re
 import warnings
 from collections.abc import Callable
 from typing import NamedTuple
@@ -22,6 +23,7 @@ import references
 from isosphere.errors import BadArgument, NotFinite, Unsupported
 from isosphere.losses import classes, slopes
 from isosphere.losses.contrastive import NTXentLoss, SupConLoss
+from isosphere.losses.lists import CircleLoss, LiftedStructureLoss, RankedListLoss
 from isosphere.losses.log_norms import LogNorms
 from isosphere.losses.margins import (
     ArcFace,
@@ -40,7 +42,9 @@ from isosphere.losses.pairs import (
     SemiHardTripletLoss,
     TripletLoss,
 )
+from isosphere.losses.rankings import RecallSurrogateLoss, SmoothAPLoss
 from isosphere.losses.sharded import ShardedClassifier
+from isosphere.losses.tuplets import DecoupledContrastiveLoss, TupletMarginLoss
 from isosphere.train.own import OwnCriterion
 
 pytestmark = pytest.mark.filterwarnings("ignore:all labels of the batch are")
@@ -90,6 +94,14 @@ CASES = {
     "contrastive": Case(ContrastiveLoss, references.contrastive),
     "supcon": Case(SupConLoss, references.supcon),
     "nt-xent": Case(NTXentLoss, references.nt_xent, PAIRS),
+    "circle": Case(CircleLoss, references.circle_loss),
+    "lifted structure": Case(LiftedStructureLoss, references.lifted_structure),
+    "ranked list": Case(RankedListLoss, references.ranked_list),
+    "tuplet margin": Case(TupletMarginLoss, references.tuplet_margin),
+    "decoupled contrastive": Case(DecoupledContrastiveLoss, references.decoupled_contrastive),
+    "smooth AP": Case(lambda: SmoothAPLoss(0.1, per_class=8), lambda f, y: references.smooth_ap(f, y, 0.1)),
+    "recall": Case(lambda: RecallSurrogateLoss((1, 3), 0.1, per_class=8),
+                   lambda f, y: references.recall_surrogate(f, y, (1, 3), 0.1)),
     "own": Case(lambda: OwnCriterion(own_losses.multi_similarity), references.multi_similarity),
     "own slopes": Case(lambda: OwnCriterion(own_losses.contrastive), references.contrastive),
     "normface": head("none", 0.0),
@@ -113,6 +125,7 @@ CONSTRAINTS = ("sec", "relative sec", "sec of log norms", "fixed sec", "l2-reg")
 HEADS = [name for name, case in CASES.items() if case.head]
 LOSSES = [name for name in CASES if name not in CONSTRAINTS]
 PAIR_LOSSES = [name for name in LOSSES if name not in HEADS]
+HELD = ("sec", "relative sec", "circle", "ranked list")  # hold a part constant, which no difference quotient does
 SINGLE = ("contrastive", "own slopes")  # compare single pairs, so that one kind is enough
 
 
@@ -173,8 +186,8 @@ def test_value_and_gradient_are_those_of_loops(name: str, seed: int) -> None:
 
 
 def test_gradcheck(name: str) -> None:
-    if name in ("sec", "relative sec"):
-        pytest.skip("a detached radius is no function of f, by construction; the loops above have it detached, too")
+    if name in HELD:
+        pytest.skip("a detached part is no function of f, by construction; the loops above have it detached, too")
     made, labels = criterion(name), CASES[name].labels
     names = list(dict(made.named_parameters()))
 
@@ -407,7 +420,7 @@ def test_second_derivatives_of_losses_are_refused(loss: str) -> None:
 @pytest.mark.parametrize("name", CONSTRAINTS)
 def test_second_derivatives_of_constraints_are_right(name: str) -> None:
     made, f = criterion(name), batch()
-    if name not in ("sec", "relative sec"):  # they hold their radius constant, which no difference quotient does
+    if name not in HELD:
         assert torch.autograd.gradgradcheck(lambda f: made(f, LABELS), f)
     (gradient,) = torch.autograd.grad(made(f, LABELS), f, create_graph=True)
     rows = [torch.autograd.grad(one, f, retain_graph=True)[0] for one in gradient.flatten()]
@@ -461,6 +474,21 @@ SETTINGS = [
     (SupConLoss, "temperature", (0, -2.0, float("nan"), float("inf"))),
     (NTXentLoss, "temperature", (0, -2.0, float("inf"))),
     (NTXentLoss, "weight", (0, float("inf"))),
+    (CircleLoss, "margin", (-0.1, 1.1)),
+    (CircleLoss, "scale", (0, float("inf"))),
+    (LiftedStructureLoss, "margin", (-0.1, float("nan"))),
+    (RankedListLoss, "margin", (-0.1,)),
+    (RankedListLoss, "boundary", (0, float("nan"))),
+    (RankedListLoss, "temperature", (0, -1.0)),
+    (TupletMarginLoss, "margin", (-0.1, 5.73)),
+    (TupletMarginLoss, "scale", (0,)),
+    (DecoupledContrastiveLoss, "temperature", (0, float("nan"))),
+    (SmoothAPLoss, "temperature", (0, float("inf"))),
+    (SmoothAPLoss, "per_class", (1, 2.5)),
+    (RecallSurrogateLoss, "ks", ((), (0, 1), (1.5,))),
+    (RecallSurrogateLoss, "temperature", (0,)),
+    (RecallSurrogateLoss, "rank_temperature", (0, -1.0)),
+    (RecallSurrogateLoss, "per_class", (1,)),
     (CosFace, "margin", (-0.1, 1.1, 35, float("nan"))),
     (ArcFace, "margin", (-0.1, 1.6, 28.6, float("nan"))),
     (SphereFace, "margin", (1.5, 0, 11, float("nan"))),
@@ -484,7 +512,10 @@ def test_settings_that_cannot_be_are_named(make: Callable, setting: str, values:
 FUNCTIONS = {
     "triplet": {"margin": -1.0}, "semihard_triplet": {"margin": -1.0}, "npair": {"scale": 0},
     "multi_similarity": {"beta": -1.0}, "contrastive": {"positive_margin": float("nan")}, "supcon": {"temperature": 0},
-    "nt_xent": {"temperature": 0}, "cosine_softmax": {"scale": 0}, "proxy_anchor": {"scale": 0},
+    "nt_xent": {"temperature": 0}, "circle": {"scale": 0}, "lifted_structure": {"margin": -1.0},
+    "ranked_list": {"boundary": 0}, "tuplet_margin": {"scale": 0}, "decoupled_contrastive": {"temperature": 0},
+    "smooth_ap": {"per_class": 1}, "recall_surrogate": {"ks": ()},
+    "cosine_softmax": {"scale": 0}, "proxy_anchor": {"scale": 0},
 }  # fmt: skip
 
 
@@ -501,13 +532,19 @@ def test_functions_check_their_settings_too(function: str) -> None:
     "made",
     [
         TripletLoss(0.7), SemiHardTripletLoss(0.9), NPairLoss(3, negatives="all"), MultiSimilarityLoss(1, 9, 0.3, 0.4),
-        ContrastiveLoss(0.8, 0.1), SupConLoss(0.3), NTXentLoss(0.3, 2.0),
+        ContrastiveLoss(0.8, 0.1), SupConLoss(0.3), NTXentLoss(0.3, 2.0), CircleLoss(0.2, 7.0),
+        LiftedStructureLoss(2.0), RankedListLoss(0.2, 1.1, 3.0), TupletMarginLoss(0.2, 9.0),
+        DecoupledContrastiveLoss(0.4), SmoothAPLoss(0.3, 4), RecallSurrogateLoss((1, 2), 0.3, 2.0, 4),
     ],
     ids=repr,
 )  # fmt: skip
 def test_criteria_pass_their_settings_on_and_show_them(made: nn.Module) -> None:
-    names = {SemiHardTripletLoss: "semihard_triplet", MultiSimilarityLoss: "multi_similarity", NTXentLoss: "nt_xent"}
-    function = names.get(type(made), type(made).__name__.removesuffix("Loss").lower())
+    names = {
+        SemiHardTripletLoss: "semihard_triplet", NTXentLoss: "nt_xent", NPairLoss: "npair", SmoothAPLoss: "smooth_ap",
+        SupConLoss: "supcon",
+    }  # fmt: skip
+    plain = re.sub(r"(?<=.)([A-Z])", r"_\1", type(made).__name__.removesuffix("Loss")).lower()
+    function = names.get(type(made), plain)
     settings = {one: getattr(made, one) for one in inspect.signature(type(made)).parameters}
     weight, f = settings.pop("weight", 1.0), batch()
     found = weight * getattr(isosphere.functional, function)(f, PAIRS, **settings)

@@ -1,5 +1,6 @@
 """Pair losses: any labels, ties, readable angles, PML. What all losses promise is in test_contracts.py."""
 
+import math
 import warnings
 
 import pytest
@@ -10,8 +11,9 @@ from pytorch_metric_learning import distances, miners, reducers
 from pytorch_metric_learning import losses as pml
 
 import references
+from isosphere.errors import BadArgument
 from isosphere.losses import contrastive as views
-from isosphere.losses import pairs
+from isosphere.losses import lists, pairs, rankings, slopes, tuplets
 
 FUNCTIONS = {
     "triplet": pairs.triplet,
@@ -21,11 +23,16 @@ FUNCTIONS = {
     "multi_similarity": pairs.multi_similarity,
     "contrastive": pairs.contrastive,
     "supcon": views.supcon,
+    "circle": lists.circle,
+    "lifted_structure": lists.lifted_structure,
+    "ranked_list": lists.ranked_list,
+    "tuplet_margin": tuplets.tuplet_margin,
+    "decoupled_contrastive": tuplets.decoupled_contrastive,
+    "smooth_ap": rankings.smooth_ap,
+    "recall_surrogate": rankings.recall_surrogate,
 }
-REFERENCES = {
-    "npair_all": lambda f, y: references.npair(f, y, 25.0, "all"),
-    **{name: getattr(references, name) for name in FUNCTIONS if name != "npair_all"},
-}
+OTHERS = {"npair_all": lambda f, y: references.npair(f, y, 25.0, "all"), "circle": references.circle_loss}
+REFERENCES = OTHERS | {name: getattr(references, name) for name in FUNCTIONS.keys() - OTHERS.keys()}
 pytestmark = pytest.mark.filterwarnings("ignore:all labels of the batch are")
 
 
@@ -45,7 +52,7 @@ def value_and_gradient(function, embeddings: torch.Tensor, labels: torch.Tensor)
     seed=st.integers(0, 1000),
     settings_=st.tuples(st.sampled_from(sorted(FUNCTIONS)), st.sampled_from([2, 5])),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=90, deadline=None)
 def test_equals_the_loops_for_any_labels(labels: list[int], seed: int, settings_: tuple[str, int]) -> None:
     name, dim = settings_
     f, y = batch(len(labels), dim, seed), torch.tensor(labels)
@@ -113,10 +120,47 @@ def test_equals_pml() -> None:
         "npair_all": pml.NTXentLoss(1 / 25),
         "supcon": pml.SupConLoss(0.1),
         "contrastive": hinges,
+        "circle": pml.CircleLoss(0.4, 80),
+        "lifted_structure": pml.GeneralizedLiftedStructureLoss(1.0, 0.0),
+        "tuplet_margin": pml.TupletMarginLoss(math.degrees(0.1), 64),
     }
     for name, oracle in oracles.items():
         ours, theirs = value_and_gradient(FUNCTIONS[name], f, y), value_and_gradient(oracle, f, y)
         torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-12, msg=lambda text, name=name: f"{name}: {text}")
+
+
+def test_average_precision_at_readable_angles() -> None:
+    # From 0 the order is 10 (other), 20 (own), 40 (other), 60 (own): precisions 1/2 and 2/4. A sharp sigmoid counts.
+    f, y = references.circle([0, 10, 20, 40, 60]), torch.tensor([0, 1, 0, 2, 0])
+    anchor_0 = (1 / 2 + 2 / 4) / 2
+    # From 20: 10 (other), then 0 and 40 at equal distances, one of them own, then 60. A tie is half above.
+    anchor_20 = (1 / 2.5 + 2 / 4) / 2
+    # From 60: 40 (other), 20 (own), 10 (other), 0 (own).
+    anchor_60 = (1 / 2 + 2 / 4) / 2
+    wanted = 1 - (anchor_0 + anchor_20 + anchor_60) / 3
+    assert rankings.smooth_ap(f, y, 1e-5).item() == pytest.approx(wanted, abs=1e-6)
+
+
+@pytest.mark.parametrize("loss", [rankings.smooth_ap, rankings.recall_surrogate])
+def test_ranks_in_blocks_are_the_same_and_too_many_of_a_class_are_named(loss, monkeypatch) -> None:
+    f, y = batch(12), torch.tensor([0, 0, 0, 0, 1, 1, 2, 2, 2, 3, 4, 4])
+    whole = value_and_gradient(loss, f, y)
+    torch.testing.assert_close(value_and_gradient(lambda f, y: loss(f, y, per_class=6), f, y), whole)
+    for module in (slopes, rankings):
+        monkeypatch.setattr(module, "BLOCK", 1)
+    torch.testing.assert_close(value_and_gradient(loss, f, y), whole)
+    with pytest.raises(BadArgument) as error:
+        loss(f, y, per_class=3)
+    assert error.value.name == "per_class"
+    compiled = torch.compile(lambda f: loss(f, y, per_class=3), backend="aot_eager", fullgraph=True)
+    assert compiled(f.detach()).isnan(), "what cannot be read must show"
+
+
+@pytest.mark.parametrize("loss", [lists.lifted_structure, lists.ranked_list])
+def test_equal_embeddings_have_no_pull_along_a_distance_of_0(loss) -> None:
+    f = references.circle([0, 0, 30, 70]).requires_grad_()
+    value, gradient = value_and_gradient(loss, f, torch.tensor([0, 0, 1, 1]))
+    assert value.isfinite() and gradient.isfinite().all() and gradient.any()
 
 
 @pytest.mark.parametrize("labels", [[0, 1], [5, 5]])

@@ -2,31 +2,41 @@
 
 from .balanced import balanced_directions
 from .contrastive import NTXentLoss, SupConLoss
+from .lists import CircleLoss, LiftedStructureLoss, RankedListLoss
 from .margins import ArcFace, CosFace, CosineClassifier, LinearClassifier, NormFace, ProxyAnchorLoss, SphereFace
 from .norms import SEC
 from .own import pair_loss
 from .pairs import ContrastiveLoss, MultiSimilarityLoss, NPairLoss, SemiHardTripletLoss, TripletLoss
+from .rankings import RecallSurrogateLoss, SmoothAPLoss
 from .sampling import RowSGD
 from .sharded import ShardedClassifier
+from .tuplets import DecoupledContrastiveLoss, TupletMarginLoss
 
 __all__ = [
     "SEC",
     "ArcFace",
+    "CircleLoss",
     "ContrastiveLoss",
     "CosFace",
     "CosineClassifier",
+    "DecoupledContrastiveLoss",
+    "LiftedStructureLoss",
     "LinearClassifier",
     "MultiSimilarityLoss",
     "NPairLoss",
     "NTXentLoss",
     "NormFace",
     "ProxyAnchorLoss",
+    "RankedListLoss",
+    "RecallSurrogateLoss",
     "RowSGD",
     "SemiHardTripletLoss",
     "ShardedClassifier",
+    "SmoothAPLoss",
     "SphereFace",
     "SupConLoss",
     "TripletLoss",
+    "TupletMarginLoss",
     "balanced_directions",
     "pair_loss",
 ]

@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from isosphere.recipes.checks import Checked, CosineValue, Fraction, NotNegative, Positive, Range
+from isosphere.recipes.checks import Checked, CosineValue, Count, Fraction, InOrder, NotNegative, Positive, Range
 from isosphere.recipes.own import Own
 
 
@@ -88,6 +88,85 @@ class NTXent(Checked):
 
 
 @dataclass(frozen=True)
+class Circle(Checked):
+    """Circle loss: each pair is weighed by how far it is from its optimum."""
+
+    criterion = "isosphere.losses:CircleLoss"
+    margin: Fraction = 0.4
+    """Positives are pulled to a cosine of 1 - margin, negatives pushed to margin; its paper's for retrieval."""
+    scale: Positive = 80.0
+    """What weighted cosines are multiplied by; its paper's for retrieval."""
+
+
+@dataclass(frozen=True)
+class LiftedStructure(Checked):
+    """Lifted structure, generalized to all positives and negatives of an anchor."""
+
+    criterion = "isosphere.losses:LiftedStructureLoss"
+    margin: NotNegative = 1.0
+    """How much farther than positives negatives must be, in distances of directions."""
+
+
+@dataclass(frozen=True)
+class RankedList(Checked):
+    """Ranked list: positives within a ball around the anchor, negatives outside of a larger one."""
+
+    criterion = "isosphere.losses:RankedListLoss"
+    margin: NotNegative = 0.4
+    """Width of the shell between both balls; its paper's."""
+    boundary: Positive = 1.2
+    """Radius of the larger ball, as a distance of directions; its paper's."""
+    temperature: Positive = 10.0
+    """How much more the nearest negatives count; its paper's."""
+
+
+@dataclass(frozen=True)
+class TupletMargin(Checked):
+    """Tuplet margin: the N-pair loss with a margin on the positive's angle."""
+
+    criterion = "isosphere.losses:TupletMarginLoss"
+    margin: Annotated[float, Range(least=0, most=math.pi / 2)] = 0.1
+    """Margin on the angle in radians; its paper's 5.73 degrees."""
+    scale: Positive = 64.0
+    """What cosines are multiplied by; its paper's."""
+
+
+@dataclass(frozen=True)
+class DecoupledContrastive(Checked):
+    """Contrastive softmax whose denominator has the negatives alone."""
+
+    criterion = "isosphere.losses:DecoupledContrastiveLoss"
+    temperature: Positive = 0.1
+    """What cosines are divided by; its paper's."""
+
+
+@dataclass(frozen=True)
+class SmoothAP(Checked):
+    """Smoothed average precision: a loss on the ranks of positives."""
+
+    criterion = "isosphere.losses:SmoothAPLoss"
+    temperature: Positive = 0.01
+    """What differences of cosines are divided by; its paper's."""
+    per_class: Annotated[int, Range(least=2)] | None = None
+    """The most images of a class in a batch. A GPU need not be asked then, and the step can be compiled."""
+
+
+@dataclass(frozen=True)
+class RecallSurrogate(Checked):
+    """Smoothed Recall@k, mean over several k."""
+
+    criterion = "isosphere.losses:RecallSurrogateLoss"
+    ks: Annotated[tuple[Count, ...], InOrder(strict=True)] = (1, 2, 4, 8, 16)
+    """The numbers of neighbors; its paper's."""
+    temperature: Positive = 0.01
+    """What differences of cosines are divided by; its paper's."""
+    rank_temperature: Positive = 1.0
+    """What k less the rank is divided by; its paper's."""
+    per_class: Annotated[int, Range(least=2)] | None = None
+    """The most images of a class in a batch. A GPU need not be asked then, and the step can be compiled."""
+
+
+@dataclass(frozen=True)
 class ProxyAnchor(Checked):
     """Proxies as anchors: one learned vector a class."""
 
@@ -152,7 +231,10 @@ class OwnLoss(Own):
     """A criterion of your own: (embeddings, labels) -> scalar."""
 
 
-PairLoss = Triplet | SemiHard | NPair | MultiSimilarity | Contrastive | SupCon | NTXent
+PairLoss = (
+    Triplet | SemiHard | NPair | MultiSimilarity | Contrastive | SupCon | NTXent | Circle | LiftedStructure | RankedList
+    | TupletMargin | DecoupledContrastive | SmoothAP | RecallSurrogate
+)  # fmt: skip
 ClassLoss = ProxyAnchor | Softmax
 MarginLoss = NormFace | SphereFace | CosFace | ArcFace
 Loss = PairLoss | ClassLoss | MarginLoss | OwnLoss
