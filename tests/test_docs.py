@@ -1,16 +1,20 @@
 """The site builds strictly, has every page and every public name, and fetches nothing; the Python of its pages runs."""
 
+import html
 import re
 import subprocess
 import sys
 import typing
+from base64 import b64decode
 from fnmatch import fnmatch
 from importlib.util import find_spec
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from fontTools.ttLib import TTFont
 from PIL import Image
 
 import isosphere
@@ -61,6 +65,14 @@ def test_no_page_fetches_anything(text):
 
 def test_formulas_are_shown_without_a_script(text):
     assert "<math" in text and "arithmatex" not in text
+    formulas = "".join(re.findall(r"<math.*?</math>", text, re.DOTALL))
+    shown = {*html.unescape(re.sub(r"<[^>]+>", "", formulas))}
+    assert "\\" not in shown, "a command of LaTeX that the converter does not know"
+    style = (ROOT / "docs" / "assets" / "formulas.css").read_text(encoding="utf-8")
+    (font,) = re.findall(r"base64,([^\")]+)", style)
+    known = TTFont(BytesIO(b64decode(font))).getBestCmap()
+    italic = {chr(ord(letter) - ord("a") + 0x1D44E) for letter in shown if "a" <= letter <= "z" and letter != "h"}
+    assert {letter for letter in shown | italic if ord(letter) not in known} == set()
 
 
 def test_every_public_loss_and_metric_has_its_formula_and_no_other_has(reference):

@@ -69,8 +69,9 @@ PAIR_LOSSES = Family(
             "npair",
         ),
         "MultiSimilarityLoss": Formula(
-            r"\frac{1}{N} \sum_i \frac{1}{\alpha} \log \left( 1 + \sum_{j \in P'_i} e^{-\alpha (S_{ij} - \lambda)} "
-            r"\right) + \frac{1}{\beta} \log \left( 1 + \sum_{k \in N'_i} e^{\beta (S_{ik} - \lambda)} \right)",
+            r"\frac{1}{N} \sum_i \left[ \frac{1}{\alpha} \log \left( 1 + \sum_{j \in P'_i} e^{-\alpha (S_{ij} - "
+            r"\lambda)} \right) + \frac{1}{\beta} \log \left( 1 + \sum_{k \in N'_i} e^{\beta (S_{ik} - \lambda)} "
+            r"\right) \right]",
             r"$\lambda$ is `base`. Pairs are mined: $P'_i$ has the positives with "
             r"$S_{ij} < \max_k S_{ik} + \epsilon$, and $N'_i$ the negatives with $S_{ik} > \min_j S_{ij} - \epsilon$.",
             PAIRS,
@@ -86,7 +87,7 @@ PAIR_LOSSES = Family(
             "contrastive",
         ),
         "SupConLoss": Formula(
-            r"\frac{1}{A} \sum_i \frac{-1}{|P_i|} \sum_{j \in P_i} \log \frac{e^{S_{ij} / \tau}}{\sum_{k \neq i} "
+            r"-\frac{1}{A} \sum_i \frac{1}{|P_i|} \sum_{j \in P_i} \log \frac{e^{S_{ij} / \tau}}{\sum_{k \neq i} "
             r"e^{S_{ik} / \tau}}",
             r"$\tau$ is the `temperature`. $A$ counts the anchors that have both a positive and a negative.",
             PAIRS,
@@ -94,7 +95,7 @@ PAIR_LOSSES = Family(
             "supcon",
         ),
         "NTXentLoss": Formula(
-            r"\frac{w}{N} \sum_i - \log \frac{e^{S_{i t(i)} / \tau}}{\sum_{k \neq i} e^{S_{ik} / \tau}}",
+            r"-\frac{w}{N} \sum_i \log \frac{e^{S_{i t(i)} / \tau}}{\sum_{k \neq i} e^{S_{ik} / \tau}}",
             r"$t(i)$ is the other view of the image, $\tau$ the `temperature`, $w$ the `weight`.",
             PAIRS,
             "Exactly two rows for each label. Others are an error on a CPU and NaN on a GPU.",
@@ -166,7 +167,7 @@ CLASS_LOSSES = Family(
     "`embeddings` (N, D), raw; `labels` (N,), from 0 to C - 1; class weights (C, D); the result is a scalar",
     {
         "CosineClassifier": Formula(
-            r"\frac{1}{N} \sum_i - \log \frac{e^{s \, m(c_{i y_i})}}{e^{s \, m(c_{i y_i})} + \sum_{k \neq y_i} "
+            r"-\frac{1}{N} \sum_i \log \frac{e^{s \, m(c_{i y_i})}}{e^{s \, m(c_{i y_i})} + \sum_{k \neq y_i} "
             r"e^{s c_{ik}}}",
             "$c_{ik}$ is the cosine of embedding $i$ and class $k$, $s$ the `scale`, $m$ the `margin` (below).",
             HEAD,
@@ -188,13 +189,13 @@ CLASS_LOSSES = Family(
             "The margin is a whole number from 1 to 10.",
         ),
         "LinearClassifier": Formula(
-            r"\frac{1}{N} \sum_i - \log \frac{e^{f_i \cdot w_{y_i}}}{\sum_k e^{f_i \cdot w_k}}",
+            r"-\frac{1}{N} \sum_i \log \frac{e^{f_i \cdot w_{y_i}}}{\sum_k e^{f_i \cdot w_k}}",
             "Nothing is normalized, so norms matter, and SEC changes what the loss can say.",
             HEAD,
             LABELED,
         ),
         "ShardedClassifier": Formula(
-            r"\frac{1}{N} \sum_i - \log \frac{e^{s \, m(c_{i y_i})}}{e^{s \, m(c_{i y_i})} + \sum_{k \in K, k \neq "
+            r"-\frac{1}{N} \sum_i \log \frac{e^{s \, m(c_{i y_i})}}{e^{s \, m(c_{i y_i})} + \sum_{k \in K, k \neq "
             r"y_i} e^{s c_{ik}}}",
             "As `CosineClassifier`. $K$ are all classes, or with `rate` below 1 those that this step drew.",
             "As `CosineClassifier`, divided by the number of ranks. `rate` below 1 divides it again.",
@@ -344,7 +345,8 @@ METRICS = Family(
             "1 where neither partition has a pair.",
         ),
         "verification": Formula(
-            r"\frac{1}{K} \sum_k \text{accuracy}_k(t_k), \quad t_k = \arg\max_t \sum_{l \neq k} \text{accuracy}_l(t)",
+            r"\frac{1}{K} \sum_k \text{accuracy}_k(t_k), \quad t_k = \underset{t}{\text{argmax}} \sum_{l \neq k} "
+            r"\text{accuracy}_l(t)",
             "Each of $K$ folds is judged with the threshold that is best on the others.",
             "Time $O(P (D + K \\log P))$ for $P$ pairs.",
             "Two folds at least. The other folds together must hold pairs of both kinds.",
@@ -356,13 +358,13 @@ METRICS = Family(
             "A probe without a mate counts nowhere. Ties count against the model.",
         ),
         "linear_probe": Formula(
-            r"\min_{W, b} \frac{1}{N} \sum_i - \log \text{softmax}(W x_i + b)_{y_i}",
+            r"\min_{W, b} -\frac{1}{N} \sum_i \log \text{softmax}(W x_i + b)_{y_i}",
             "$x$ are frozen features, as they are. Several learning rates are trained at once.",
             "Time $O(N C D)$ an epoch and rate.",
             "The best rate depends on the scale of the features.",
         ),
         "knn_accuracy": Formula(
-            r"\hat{y} = \arg\max_c \sum_{j \in \text{nearest}(k), \, y_j = c} e^{S_{ij} / \tau}",
+            r"\hat{y} = \underset{c}{\text{argmax}} \sum_{j \in \text{nearest}(k), \, y_j = c} e^{S_{ij} / \tau}",
             r"$\tau$ is the `temperature`.",
             NEIGHBORS,
             "`k` is 200 by default: give less where there are few images.",

@@ -34,7 +34,7 @@ def sketch(panel: Any, lengths: np.ndarray, color: str, ink: str, title: str) ->
     panel.set(xlim=(-1.45, 1.45), ylim=(-1.45, 1.45), aspect="equal", xticks=[], yticks=[])
     panel.grid(False)
     panel.set_frame_on(False)
-    panel.set_title(title, color=ink, fontsize=10)
+    panel.set_title(title, color=color, fontsize=10)
 
 
 def measured(panel: Any, colors: tuple[str, str], ink: str) -> None:
@@ -45,8 +45,11 @@ def measured(panel: Any, colors: tuple[str, str], ink: str) -> None:
             cell = only(runs, cell=f"{dataset}-{loss}")
             ends = [np.mean(values_of([r["last"] for r in only(cell, method=m)], "recall@1")) for m in ("none", "sec")]
             panel.plot(ends, [place, place], color=ink, linewidth=1, zorder=1)
-            for value, color in zip(ends, colors, strict=True):
+            widest = cell[0]["cell"] == "cars196-triplet"  # where there is room for the names
+            for value, color, label in zip(ends, colors, ("baseline", "SEC"), strict=True):
                 panel.plot([value], [place], "o", color=color, markersize=6, zorder=2)
+                if widest:
+                    panel.annotate(label, (value, place), (0, 6), textcoords="offset points", color=color, ha="center")
             ticks.append((place, f"{name.split('-')[0]}, {words}"))
             place -= 1
     panel.set_yticks([one for one, _ in ticks], [words for _, words in ticks], color=ink)

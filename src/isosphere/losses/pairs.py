@@ -83,13 +83,13 @@ def _contrastive(
 
 
 def triplet(embeddings: Tensor, labels: Tensor, margin: float = 1.0) -> Tensor:
-    """Mean of (d_ap - d_an + margin)_+ over all triplets, zeros included, d squared chords; (N, D), (N,) -> scalar."""
+    """Mean of `max(d_ap - d_an + margin, 0)` over all triplets, d squared chords; (N, D), (N,) -> scalar."""
     check_numbers(0, margin=margin)
     return over_pairs(embeddings, labels, partial(_triplet, margin=margin))
 
 
 def semihard_triplet(embeddings: Tensor, labels: Tensor, margin: float = 0.2) -> Tensor:
-    """Mean over positive pairs of (d_ap - d_an + margin)_+, d_an the smallest above d_ap, else the largest of all."""
+    """Mean of `max(d_ap - d_an + margin, 0)` over positive pairs; d_an is the least above d_ap, else the largest."""
     check_numbers(0, margin=margin)
     return over_pairs(embeddings, labels, partial(_semihard, margin=margin))
 
@@ -141,7 +141,7 @@ def multi_similarity(
 def contrastive(
     embeddings: Tensor, labels: Tensor, positive_margin: float = 1.0, negative_margin: float = 0.5
 ) -> Tensor:
-    """Sum of (positive_margin - S_ap)_+ and (S_an - negative_margin)_+ over all pairs, divided by the batch size.
+    """Sum of `max(positive_margin - S_ap, 0)` and `max(S_an - negative_margin, 0)` over all pairs, over the batch size.
 
     The one loss that compares single pairs: a batch of positives alone, or of negatives alone, has a loss too.
     """
