@@ -1,6 +1,7 @@
 """Search with a trained model: a gallery of images as unit vectors, kept in a folder, and what is nearest in it."""
 
 from isosphere.gallery.gallery import Found, Gallery, load_gallery
+from isosphere.gallery.given import add, create, remove
 from isosphere.gallery.update import Changes, index
 
-__all__ = ["Changes", "Found", "Gallery", "index", "load_gallery"]
+__all__ = ["Changes", "Found", "Gallery", "add", "create", "index", "load_gallery", "remove"]

@@ -3,14 +3,16 @@
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from isosphere import locks
 from isosphere.errors import FolderExists, Held
 
+from .codes import Projection, encode
 from .journal import WORK
 from .manifest import MANIFEST, Manifest, write_manifest
 from .rows import Rows, Store, write_folder
@@ -33,18 +35,47 @@ def held(folder: Path) -> Iterator[None]:
 
 
 def commit(
-    folder: Path, manifest: Manifest, rows: Rows, stores: Sequence[Store], places: Sequence[tuple[int, int]]
+    folder: Path,
+    manifest: Manifest,
+    rows: Rows,
+    stores: Sequence[Store],
+    places: Sequence[tuple[int, int]],
+    projection: Projection | None,
 ) -> Manifest:
-    """Make these rows the gallery's. Row i is row `places[i][1]` of `stores[places[i][0]]`.
+    """Make these rows the gallery's. Row i is row `places[i][1]` of `stores[places[i][0]]`, kept as in the manifest.
 
     They are written next to the old ones, then the manifest names them, then the old ones go. Whoever has these open
     keeps them. What a stopped process left is removed, too.
     """
     numbers = [int(path.name.removeprefix("data-")) for path in folder.glob("data-*")]
-    made = replace(manifest, data=f"data-{max(numbers, default=0) + 1}")
+    new = np.flatnonzero(rows.ids < 0)
+    rows.ids[new] = manifest.next_id + np.arange(len(new))
+    following = manifest.next_id + len(new)
+    made = replace(manifest, data=f"data-{max(numbers, default=0) + 1}", count=len(rows), next_id=following)
     write_folder(folder / made.data, rows, stores, np.asarray(places, np.int64).reshape(-1, 2))
+    if projection is not None:
+        projection.write(folder / made.data)
     write_manifest(folder, made)
     for path in folder.glob("data-*"):
         if path.name != made.data:
             shutil.rmtree(path, ignore_errors=True)  # Windows keeps what is open; it goes next time
     return made
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What a store has, with its vectors as a gallery keeps them."""
+
+    store: Store
+    stored: str
+    projection: Projection | None
+
+    @property
+    def vectors(self) -> np.ndarray:
+        """(N, D)."""
+        unit = torch.from_numpy(np.asarray(self.store.vectors))
+        return encode(unit if self.projection is None else self.projection(unit), self.stored)
+
+    def thumbnail(self, row: int) -> bytes:
+        """A WebP."""
+        return self.store.thumbnail(row)

@@ -1,7 +1,7 @@
 """A gallery that is open: unit vectors of images with paths, labels and thumbnails, and what is nearest to others."""
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +17,7 @@ from isosphere.metrics.nearest import Nearest, nearest
 from isosphere.metrics.neighbors import checked_embeddings, directions
 from isosphere.recipes import options
 
+from .codes import decode, read_projection
 from .manifest import Manifest, read_manifest
 from .rows import Folder
 
@@ -35,28 +36,31 @@ class Found(NamedTuple):
 
 
 class Vectors:
-    """The rows of a mapped file (N, D) as tensors, when they are asked for."""
+    """Kept rows (N, ...) as directions (N, D), when they are asked for."""
 
-    def __init__(self, mapped: np.ndarray) -> None:
-        self.mapped = mapped
+    def __init__(self, codes: np.ndarray, stored: str, dim: int) -> None:
+        self.codes, self.stored, self.dim = codes, stored, dim
 
     def __len__(self) -> int:
-        return len(self.mapped)
+        return len(self.codes)
 
     def __getitem__(self, rows: slice | Tensor) -> Tensor:
-        return torch.from_numpy(self.mapped[rows if isinstance(rows, slice) else rows.cpu().numpy()])
+        return decode(self.codes[rows if isinstance(rows, slice) else rows.cpu().numpy()], self.stored, self.dim)
 
 
 class Gallery:
-    """Images that were indexed: `len`, `vectors` (N, D) as they are kept, `labels` and `paths` of N.
+    """Images that were indexed: `vectors[i:j]` are their directions (N, D), `labels` and `paths` have N, too.
 
-    `isosphere.load_gallery` opens one. What is open stays as it is when the folder is indexed again.
+    `thumbnail(i)` is a small WebP. `isosphere.load_gallery` opens a gallery. What is open stays as it is when the
+    folder is indexed again.
     """
 
     def __init__(self, folder: Path, manifest: Manifest, held: Folder, device: str | torch.device = "auto") -> None:
         self.folder, self.manifest, self.device = folder, manifest, device
         self._held = held
-        self.vectors, self.labels, self.thumbnail = held.vectors, held.rows.labels, held.thumbnail
+        self.labels, self.ids, self.thumbnail = held.rows.labels, held.rows.ids, held.thumbnail
+        self.vectors = Vectors(held.vectors, manifest.stored, manifest.dim)
+        self.projection = read_projection(held.folder)
         self._model: Trained | None = None
 
     def __len__(self) -> int:
@@ -68,9 +72,10 @@ class Gallery:
     @cached_property
     def paths(self) -> list[str]:
         """The files as they can be opened from here, whether they are still there or not."""
-        homes = [home_of(self.folder, source) for source in self.manifest.sources] or [Path()]
+        homes = [*(str(home_of(self.folder, source)) for source in self.manifest.sources), ""]  # the last for -1
         places = zip(self._held.rows.sources.tolist(), self._held.rows.paths, strict=True)
-        return [os.path.join(homes[source], path) for source, path in places]
+        joined = [os.path.join(homes[source], path) for source, path in places]
+        return [os.path.normpath(path) if os.pardir in path else path for path in joined]  # those of a CSV
 
     @cached_property
     def classes(self) -> list[str]:
@@ -113,7 +118,10 @@ class Gallery:
 
     def embed(self, images: Any) -> Tensor:
         """Unit vectors (Q, D) of images as the gallery has them: files, PIL images or pixels, as `run.embed` takes."""
-        return directions(self.model.embed(images))
+        return self._projected(directions(self.model.embed(images)))
+
+    def _projected(self, unit: Tensor) -> Tensor:
+        return unit.float() if self.projection is None else self.projection(unit)
 
     def search(self, images: Any, k: int = 10, where: Where = None) -> Found:
         """The k nearest to each of the images, by cosine. Ties stand in the order of the rows.
@@ -132,15 +140,15 @@ class Gallery:
         if not isinstance(given, Tensor) or not given.is_floating_point() or given.ndim > 2:
             return self.embed(images)
         vectors = checked_embeddings(given[None] if given.ndim == 1 else given, "vectors")
-        if vectors.shape[1] != self.manifest.dim:
-            raise BadArgument("vectors", tuple(vectors.shape), f"of shape (Q, {self.manifest.dim})")
-        return directions(vectors).float()
+        if vectors.shape[1] != self.manifest.width:
+            raise BadArgument("vectors", tuple(vectors.shape), f"of shape (Q, {self.manifest.width})")
+        return self._projected(directions(vectors))
 
     def nearest(self, queries: Tensor, k: int, where: Where = None, skip: Tensor | None = None) -> Nearest:
         """Cosines and rows of the k nearest to unit vectors (Q, D); `skip` (Q,) are rows that they do not find."""
         if not len(self):
             raise BadArgument("gallery", str(self.folder), "one with images in it")
-        return nearest(queries, Vectors(self.vectors), k, skip, self.chosen(where))
+        return nearest(queries, self.vectors, k, skip, self.chosen(where))
 
     def chosen(self, where: Where) -> Tensor | None:
         """The rows that `where` means, ascending; None for all."""
@@ -158,10 +166,6 @@ class Gallery:
         if not mask.any():
             raise BadArgument("where", where, "one that leaves a row to search")
         return mask.nonzero().squeeze(1)
-
-    def thumbnails(self, rows: Sequence[int]) -> list[bytes]:
-        """Small WebP images of some rows; an empty one where there is none."""
-        return [self.thumbnail(row) for row in rows]
 
 
 def load_gallery(folder: str | Path, device: str | torch.device = "auto") -> Gallery:

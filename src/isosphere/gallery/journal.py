@@ -1,5 +1,6 @@
 """What a stopped `index` has embedded so far: files of a few images each, every one whole or not there."""
 
+import functools
 import json
 import shutil
 import time
@@ -20,7 +21,7 @@ EVERY = 20.0  # seconds after which a file is written, however few
 
 @dataclass(frozen=True)
 class Part:
-    """Rows with their vectors and thumbnails, in memory."""
+    """Rows with their vectors, float16 (N, F) as the model gave them, and their thumbnails, in memory."""
 
     rows: Rows
     vectors: np.ndarray
@@ -31,33 +32,52 @@ class Part:
         return self.thumbnails[row]
 
 
+@dataclass(frozen=True)
+class Filed:
+    """A part in a file. Only its rows are in memory; the rest is read when it is asked for."""
+
+    path: Path
+    rows: Rows
+
+    @property
+    def vectors(self) -> np.ndarray:
+        """(N, F)."""
+        return _read(self.path).vectors
+
+    def thumbnail(self, row: int) -> bytes:
+        """A WebP."""
+        return _read(self.path).thumbnails[row]
+
+
+@functools.lru_cache(maxsize=4)
+def _read(path: Path) -> Part:
+    with np.load(path, allow_pickle=False) as held:
+        names = json.loads(held["names"].tobytes())
+        blob, ends = held["thumbnails"].tobytes(), [0, *held["ends"].tolist()]
+        thumbnails = [blob[start:end] for start, end in zip(ends, ends[1:], strict=False)]
+        rows = Rows(names["paths"], names["labels"], *(held[name] for name in NUMBERS))
+        return Part(rows, held["vectors"], thumbnails)
+
+
 @dataclass
 class Journal:
-    """Parts of a gallery that is being made, by the model of this hash; those of another model are dropped."""
+    """Parts of a gallery that is being made, in a folder of the model that makes them."""
 
     folder: Path
-    model: str
-    parts: list[Part] = field(default_factory=list)
+    parts: list[Filed] = field(default_factory=list)
     pending: list[Part] = field(default_factory=list)
     written: float = field(default_factory=time.monotonic)
 
     @classmethod
     def begin(cls, gallery: Path, model: str) -> "Journal":
-        """Take up what is there."""
-        folder = gallery / WORK
-        folder.mkdir(exist_ok=True)
-        found = cls(folder, model)
-        for path in sorted(folder.glob("part-*.npz")):
-            with np.load(path, allow_pickle=False) as held:
-                names = json.loads(held["names"].tobytes())
-                if names["model"] != model:
-                    continue
-                numbers = (held[name] for name in NUMBERS)
-                blob, ends = held["thumbnails"].tobytes(), [0, *held["ends"].tolist()]
-                thumbnails = [blob[start:end] for start, end in zip(ends, ends[1:], strict=False)]
-                rows = Rows(names["paths"], names["labels"], *numbers)
-                found.parts.append(Part(rows, held["vectors"], thumbnails))
-        return found
+        """Take up what the model of this hash has left; what another one left goes."""
+        folder = gallery / WORK / model[:16]
+        for other in gallery.glob(f"{WORK}/*"):
+            if other != folder:
+                shutil.rmtree(other)
+        folder.mkdir(parents=True, exist_ok=True)
+        _read.cache_clear()
+        return cls(folder, [Filed(path, _read(path).rows) for path in sorted(folder.glob("part-*.npz"))])
 
     def add(self, part: Part) -> None:
         """Keep a part; it is written with others, after some time or some images."""
@@ -72,21 +92,20 @@ class Journal:
             return
         rows = joined(part.rows for part in self.pending)
         thumbnails = [one for part in self.pending for one in part.thumbnails]
-        part = Part(rows, np.concatenate([part.vectors for part in self.pending]), thumbnails)
-        names = {"model": self.model, "paths": rows.paths, "labels": rows.labels}
-        taken = [int(path.stem.removeprefix("part-")) for path in self.folder.glob("part-*.npz")]
-        with files.replacing(self.folder / f"part-{max(taken, default=0) + 1:06d}.npz") as file:
+        names = {"paths": rows.paths, "labels": rows.labels}
+        path = self.folder / f"part-{len(self.parts) + 1:06d}.npz"
+        with files.replacing(path) as file:
             np.savez(
                 file,
                 names=np.frombuffer(json.dumps(names).encode(), np.uint8),
-                vectors=part.vectors,
+                vectors=np.concatenate([part.vectors for part in self.pending]),
                 thumbnails=np.frombuffer(b"".join(thumbnails), np.uint8),
                 ends=np.cumsum([len(one) for one in thumbnails]),
                 **{name: getattr(rows, name) for name in NUMBERS},
             )
-        self.parts.append(part)
+        self.parts.append(Filed(path, rows))
         self.pending, self.written = [], time.monotonic()
 
     def end(self) -> None:
         """Remove all parts: the gallery has them."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        shutil.rmtree(self.folder.parent, ignore_errors=True)

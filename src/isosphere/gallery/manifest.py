@@ -11,6 +11,9 @@ from typing import Any
 
 from isosphere import files
 from isosphere.errors import DamagedFile, NotAGallery, OtherVersion
+from isosphere.runs.folder import parsed
+
+from .codes import STORED
 
 MANIFEST = "manifest.json"
 VERSION = 1
@@ -29,14 +32,17 @@ class ModelOf:
 class Manifest:
     """`count` unit vectors of `dim` numbers, kept in the folder `data` as `stored` says.
 
+    The model gives `width` numbers. `next_id` is above every row's own number, which no other row gets again.
     `sources` are folders or CSVs of images, seen from the gallery. Vectors that were given have no `model`.
     """
 
     data: str
     count: int
     dim: int
+    width: int
     stored: str = "float16"
     normalized: bool = True
+    next_id: int = 0
     sources: list[str] = field(default_factory=list)
     model: ModelOf | None = None
 
@@ -53,18 +59,16 @@ def read_manifest(folder: Path) -> Manifest:
     path = folder / MANIFEST
     if not path.is_file():
         raise NotAGallery(folder, MANIFEST)
-    try:
-        held = json.loads(path.read_text(encoding="utf-8"))
-        version = held.pop("version")
-    except (OSError, ValueError, KeyError, AttributeError) as error:
-        raise DamagedFile(path, f"{type(error).__name__}: {error}") from error
-    if version != VERSION:
-        raise OtherVersion(path, f"its version is {version}, this isosphere reads {VERSION}", "version")
+    held = parsed(path)
+    if held.get("version", VERSION) != VERSION:
+        raise OtherVersion(path, f"its version is {held['version']}, this isosphere reads {VERSION}", "version")
     try:
         model = held["model"] and ModelOf(**held["model"])
         found = Manifest(**{one.name: held[one.name] for one in fields(Manifest)} | {"model": model})
         if not re.fullmatch(r"data-\d+", found.data) or not all(isinstance(its, str) for its in found.sources):
             raise ValueError("data and sources are no names")
+        if found.stored not in STORED or not found.normalized:
+            raise ValueError(f"vectors kept as {found.stored}, normalized {found.normalized}")
         return found
     except (KeyError, TypeError, ValueError) as error:
         raise DamagedFile(path, f"{type(error).__name__}: {error}") from error

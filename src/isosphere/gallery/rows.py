@@ -4,8 +4,10 @@
 |---|---|
 | `vectors.npy` | (N, D), memory-mapped |
 | `names.json` | a path for each row, seen from its source, and the names of the classes |
-| `columns.npz` | numbers for each row: source, class, size and time of the file, end of the thumbnail |
+| `columns.npz` | numbers for each row: its own, source, class, size and time of the file, end of the thumbnail |
 | `thumbnails.bin` | small WebP images, one after the other |
+
+A gallery of fewer numbers has `projection.npz`, too.
 """
 
 import json
@@ -20,7 +22,7 @@ from isosphere.data.lists import ordered
 from isosphere.errors import DamagedFile
 
 VECTORS, NAMES, COLUMNS, THUMBNAILS = "vectors.npy", "names.json", "columns.npz", "thumbnails.bin"
-NUMBERS = ("sources", "sizes", "times")
+NUMBERS = ("ids", "sources", "sizes", "times")
 BLOCK = 4096  # rows that are copied at once
 
 
@@ -28,11 +30,13 @@ BLOCK = 4096  # rows that are copied at once
 class Rows:
     """Paths seen from their sources, labels as words, and numbers (N,) of each image.
 
-    `sources` counts the manifest's. `sizes` and `times` are those of the file when it was read, -1 without a file.
+    `ids` are rows' own numbers, which they keep; -1 before they are in a gallery. `sources` counts the manifest's, -1
+    without one. `sizes` and `times` are those of the file when it was read, -1 without a file.
     """
 
     paths: list[str] = field(default_factory=list)
     labels: list[str] = field(default_factory=list)
+    ids: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     sources: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))
     sizes: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     times: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -46,7 +50,7 @@ class Store(Protocol):
 
     @property
     def vectors(self) -> np.ndarray:
-        """(N, D)."""
+        """(N, D), as they are kept."""
 
     def thumbnail(self, row: int) -> bytes:
         """A WebP, or nothing."""

@@ -12,7 +12,15 @@ import numpy as np
 
 from isosphere.data.images import ImageSet, open_images
 from isosphere.data.lists import some
-from isosphere.errors import BadArgument, OtherModel, UnreadableImage, UnreadableImages, UnreadableImagesWarning
+from isosphere.errors import (
+    BadArgument,
+    Incompatible,
+    Option,
+    OtherModel,
+    UnreadableImage,
+    UnreadableImages,
+    UnreadableImagesWarning,
+)
 from isosphere.inference import (
     Trained,
     described_preprocessing,
@@ -24,7 +32,8 @@ from isosphere.inference import (
 )
 from isosphere.metrics.neighbors import directions
 
-from .commit import commit, held
+from .codes import STORED, encode, needed, read_projection
+from .commit import Kept, commit, held
 from .journal import Journal, Part
 from .manifest import MANIFEST, Manifest, ModelOf, read_manifest
 from .reading import Seen, batches, framing, stacked
@@ -44,16 +53,27 @@ class Changes:
     unreadable: tuple[UnreadableImage, ...] = ()
 
 
-def index(trained: Trained, run: Path, images: str | Path, out: str | Path) -> Changes:
+def index(
+    trained: Trained,
+    run: Path,
+    images: str | Path,
+    out: str | Path,
+    dim: int | None = None,
+    whiten: bool = False,
+    quantize: str | None = None,
+) -> Changes:
     """Make the gallery `out` of a folder's or CSV's images, or bring it up to date with them.
 
     Images of other folders, indexed before, stay. Files of the same size and time are taken for unchanged. What cannot
     be read is left out with a warning, and tried again next time. A call that was stopped, even killed, goes on where
-    it was.
+    it was. `dim` keeps fewer numbers, by principal components of these images. `quantize` is "int8" or "binary". Both
+    are for a new gallery, which stays as it was made.
     """
     out, root = Path(out), os.path.realpath(images)
     if trained.recipe.data.transformed:
         raise BadArgument("run", str(run), "one that takes files, as a dataset gave this one its tensors")
+    if quantize not in (None, *STORED):
+        raise BadArgument("quantize", quantize, " or ".join(STORED))
     with held(out):
         home = os.path.realpath(out)
         made_by = ModelOf(
@@ -62,20 +82,26 @@ def index(trained: Trained, run: Path, images: str | Path, out: str | Path) -> C
             described_preprocessing(trained.recipe.data),
         )
         before = read_manifest(out) if (out / MANIFEST).is_file() else None
-        _check_model(out, before, made_by)
         source, sources = os.path.relpath(root, home), [] if before is None else before.sources
         number = sources.index(source) if source in sources else len(sources)
+        if before is not None:
+            _check(out, before, made_by, dim, quantize)
         old = Folder(out / before.data) if before else None
         rows, listed = _listed(Path(images), number)
         journal = Journal.begin(out, made_by.hash)
         failures = _embed_new(trained, rows, listed, Path(images), old, journal)
-        sources = [*sources, source][: max(len(sources), number + 1)]
         merged, places, changes = _merged(rows, number, old, journal)
         if old is None or (changes.added, changes.removed, changes.relabeled) != (0, 0, 0):
-            stores: list[Store] = [*([old] if old else []), *journal.parts]
-            dim = stores[0].vectors.shape[1]
-            manifest = Manifest("data-0", len(merged), dim, sources=sources, model=made_by)
-            commit(out, manifest, merged, stores, places)
+            if before is None:
+                stored, width = quantize or STORED[0], journal.parts[0].vectors.shape[1]
+                projection = needed((part.vectors for part in journal.parts), dim, whiten, stored)
+                before = Manifest("data-0", 0, dim or width, width, stored)
+            else:
+                projection = read_projection(out / before.data)
+            stores: list[Store] = [*([old] if old else [])]
+            stores += [Kept(part, before.stored, projection) for part in journal.parts]
+            sources = [*sources, source][: max(len(sources), number + 1)]
+            commit(out, replace(before, sources=sources, model=made_by), merged, stores, places, projection)
         journal.end()
     if failures:
         text = f"{len(failures)} of {len(rows)} images are unreadable and left out: {some(map(str, failures))}"
@@ -83,22 +109,23 @@ def index(trained: Trained, run: Path, images: str | Path, out: str | Path) -> C
     return replace(changes, unreadable=tuple(failures))
 
 
-def _check_model(folder: Path, before: Manifest | None, model: ModelOf) -> None:
-    """Refuse vectors of two models, or of two kinds of preprocessing, in one gallery."""
-    if before is None:
-        return
+def _check(folder: Path, before: Manifest, model: ModelOf, dim: int | None, quantize: str | None) -> None:
+    """Refuse vectors of two models, of two kinds of preprocessing, or kept in two ways, in one gallery."""
     if before.model is None or before.model.hash != model.hash:
         raise OtherModel(folder, "the weights differ")
     then, now = before.model.preprocessing, model.preprocessing
     if then != now:
         changed = [f"{name} {then.get(name)}, not {now.get(name)}" for name in now if then.get(name) != now[name]]
         raise OtherModel(folder, f"its images were prepared with {', '.join(changed)}")
+    kept = f"{folder} keeps {before.dim} numbers of an image as {before.stored}"
+    for name, given, its in (("dim", dim, before.dim), ("quantize", quantize, before.stored)):
+        if given not in (None, its):
+            raise Incompatible((name,), f"{kept}, so index into a new folder", (Option(name, its),))
 
 
 def _listed(images: Path, number: int) -> tuple[Rows, ImageSet]:
     """What is to be in the gallery of this source, with the state of each file; files that vanish are not listed."""
     found = open_images(str(images), flat=True, whole=True)
-    home = images.parent if images.is_file() else images
     kept, states = [], []
     for index, path in enumerate(found.files):
         try:
@@ -108,10 +135,11 @@ def _listed(images: Path, number: int) -> tuple[Rows, ImageSet]:
         kept.append(index)
         states.append((state.st_size, state.st_mtime_ns))
     found = found.subset(kept)
-    paths = [os.path.relpath(path, home) for path in found.files]
+    paths = [os.path.relpath(path, images) for path in found.files]
     sizes, times = np.asarray(states, np.int64).reshape(-1, 2).T
     labels = [found.classes[label] for label in found.labels.tolist()]
-    return Rows(paths, labels, np.full(len(paths), number, np.int32), sizes, times), found
+    sources, ids = np.full(len(paths), number, np.int32), np.full(len(paths), -1)
+    return Rows(paths, labels, ids, sources, sizes, times), found
 
 
 def _keys(rows: Rows) -> list[Key]:
@@ -142,7 +170,7 @@ def _embed_new(
                 pixels = stacked([one for _, one in good]).to(device)
                 with torch.autocast(device.type, half or torch.bfloat16, enabled=half is not None):
                     found = directions(trained.forward(pixels).float())
-                vectors = found.half().cpu().numpy()
+                vectors = encode(found, STORED[0])
                 thumbnails = [one.thumbnail for _, one in good]
                 journal.add(Part(taken(rows, [number for number, _ in good]), vectors, thumbnails))
             show(done := done + len(part), len(new))
@@ -171,7 +199,7 @@ def _merged(
     kept = [label != held.labels[row] for (store, row), label in pairs if old is not None and store == 0]
     parts: list[Rows] = []
     places: list[tuple[int, int]] = []
-    for source in range(max([number, *held.sources.tolist()]) + 1):
+    for source in range(-1, max([number, *held.sources.tolist()]) + 1):  # -1: vectors that were given
         others = np.flatnonzero(held.sources == source).tolist()
         parts.append(own if source == number else taken(held, others))
         places += its_places if source == number else [(0, row) for row in others]
