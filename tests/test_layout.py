@@ -37,8 +37,9 @@ ALLOWED = {
     "gallery": {"data", "gallery", "inference", "metrics", "recipes", "report", "runs"},
     "inference": {
         "data", "distributed", "errors", "files", "inference", "metrics", "models", "recipes", "runs", "samplers",
-        "terminal",
+        "sphere", "terminal",
     },  # fmt: skip
+    "export": {"data", "export", "inference", "metrics", "recipes", "sphere"},
     "train": {
         "train", "inference", "sphere", "losses", "metrics", "data", "models", "recipes", "monitor", "runs",
         "distributed", "samplers", "errors", "locks", "terminal",

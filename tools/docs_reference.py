@@ -13,7 +13,7 @@ from isosphere.recipes import RECIPES, options, schema
 
 NO_LOSS = ("balanced_directions", "pair_loss", "RowSGD")  # public names of `losses` without a formula of their own
 PLAIN = {
-    "Training": ("isosphere.fit", "isosphere.load_run", "isosphere.front.TrainedRun"),
+    "Training": ("isosphere.fit", "isosphere.load_run", "isosphere.front.TrainedRun", "isosphere.load"),
     "Search": ("isosphere.load_gallery", "isosphere.gallery.Gallery", "isosphere.gallery.index"),
     "In your own loop": (
         "isosphere.NormMonitor", "isosphere.ClassBatches", "isosphere.gather", "isosphere.functional.ramp",
@@ -71,7 +71,7 @@ def object_of(path: str, level: int) -> str:
     """The block from which mkdocstrings writes signature and docstring, of some classes also those of methods."""
     lines = [f"::: {path}", "    options:", f"      heading_level: {level}", "      show_root_heading: true"]
     if path.rpartition(".")[2] in WITH_METHODS:
-        lines += ["      members: null", "      inherited_members: [embed]"]
+        lines += ["      members: null", "      inherited_members: [embed, encode]"]
         lines += ["      filters: ['!^_(?!_call__)', '!^extra_repr$']"]
     return "\n".join([*lines, ""])
 

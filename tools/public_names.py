@@ -21,6 +21,7 @@ PUBLIC: dict[str, tuple[str, ...] | None] = {  # None: everything in the package
     "isosphere.distributed": ("gather",),
     "isosphere.front": ("fit", "load_run"),
     "isosphere.gallery": ("load_gallery",),
+    "isosphere.inference": ("load",),
     "isosphere.losses": None,
     "isosphere.metrics": None,
     "isosphere.models": None,

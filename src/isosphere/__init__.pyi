@@ -14,6 +14,7 @@ from isosphere.distributed import gather as gather
 from isosphere.front import fit as fit
 from isosphere.front import load_run as load_run
 from isosphere.gallery import load_gallery as load_gallery
+from isosphere.inference import load as load
 from isosphere.losses import ArcFace as ArcFace
 from isosphere.losses import CircleLoss as CircleLoss
 from isosphere.losses import ContrastiveLoss as ContrastiveLoss

@@ -5,14 +5,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
 from isosphere import distributed, inference, recipes, runs
 from isosphere.errors import BadArgument, UnfinishedRun
 from isosphere.recipes import labels, options, own, schema
 from isosphere.recipes.checks import Checked
 from isosphere.recipes.own import NO_OBJECTS, PARTS, Objects
-from isosphere.sphere import directions
 from isosphere.train.loggers import Logger
 from isosphere.train.loop import fitted
 from isosphere.train.measure import measure_run
@@ -35,11 +34,6 @@ class TrainedRun(inference.Trained):
         if not found:
             raise UnfinishedRun(self.folder, runs.RESULT)
         return {name: value for name, value in found.items() if name != "step"}
-
-    def encode(self, images: Any, normalize: bool = True) -> Tensor:
-        """Unit embeddings (N, D), as search wants them; `normalize=False` leaves them raw, as `embed` does."""
-        found = self.embed(images)
-        return directions(found) if normalize else found
 
     def evaluate(self, data: Any = None) -> dict[str, float]:
         """The metrics on the run's own test images, or on those of a folder, a CSV or a dataset of (image, label)."""

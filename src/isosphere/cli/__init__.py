@@ -22,7 +22,7 @@ from isosphere.errors import BadUsage, missing_extra
 
 GROUPS = {
     "train and measure": ("train", "evaluate", "inspect", "report", "figure"),
-    "use what was trained": ("embed", "index"),
+    "use what was trained": ("embed", "index", "export"),
     "look around": ("demo", "recipes", "datasets", "reproduce"),
 }
 COMMANDS = tuple(name for names in GROUPS.values() for name in names)

@@ -9,10 +9,10 @@ if TYPE_CHECKING:
 
 
 def load(asked: Namespace, others: bool) -> "Trained":
-    """The run, for its own images or for others, with fields of the data changed."""
-    from isosphere.inference import for_other_images, load_run
+    """The run, or the exported model, for its own images or for others, with fields of the data changed."""
+    from isosphere import inference
     from isosphere.recipes import override
 
-    trained = load_run(asked.run, asked.device)
-    recipe = for_other_images(trained.recipe) if others else trained.recipe
+    trained = inference.load(asked.run, asked.device)
+    recipe = inference.for_other_images(trained.recipe) if others else trained.recipe
     return replace(trained, recipe=override(recipe, asked.changes))

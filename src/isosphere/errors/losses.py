@@ -26,7 +26,7 @@ class LossOverflow(InputError):
 
 @dataclass(eq=False)
 class Unsupported(RunError):
-    """A derivative or a transform of torch.func that a loss or a constraint does not have."""
+    """A derivative or transform that a loss or constraint does not have, or a format that a network does not."""
 
     text: ClassVar[str] = "{what} does not support {transform}: {remedy}"
     what: str

@@ -120,3 +120,16 @@ class NoSettings(InputError):
     method: str
     cell: str
     reason: str
+
+
+@dataclass(eq=False)
+class OtherEmbeddings(RunError):
+    """An exported file whose embeddings are further from torch's than the limit, as shares of their mean norm."""
+
+    text: ClassVar[str] = (
+        "{path} would give other embeddings than torch: {error:.1e} of their mean norm apart, where {limit:.0e} is the "
+        "limit; it was not written"
+    )
+    path: Any
+    error: float
+    limit: float

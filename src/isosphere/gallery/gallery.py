@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from isosphere.errors import BadArgument, NoModel, OtherModel, UnknownName
-from isosphere.inference import Trained, fingerprint, for_other_images, load_run
+from isosphere.inference import Trained, fingerprint, for_other_images, load
 from isosphere.metrics.nearest import Nearest, nearest
 from isosphere.metrics.neighbors import checked_embeddings, directions
 from isosphere.recipes import options
@@ -107,7 +107,7 @@ class Gallery:
         if made_by is None:
             raise NoModel(self.folder)
         place = home_of(self.folder, made_by.run) if model is None else model
-        trained = place if isinstance(place, Trained) else load_run(place, self.device)
+        trained = place if isinstance(place, Trained) else load(place, self.device)
         if fingerprint(trained.model) != made_by.hash:
             raise OtherModel(self.folder, "the weights differ")
         changes = {f"data.{name}": value for name, value in made_by.preprocessing.items()}

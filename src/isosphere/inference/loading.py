@@ -1,5 +1,6 @@
 """From a run folder to its trained model: the checkpoint, the network and its weights."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,15 +26,30 @@ def load_run(folder: str | Path, device: str | torch.device = "auto", model: obj
     folder = Path(folder)
     saved = read_checkpoint(folder / runs.CHECKPOINT)
     recipe = located(runs.recipe_of(saved["recipe"]), runs.bases(folder))
-    # The checkpoint holds all weights, so the pretrained file may be gone.
+    stopped = None if saved["finished"] else saved["step"]
+    about = {"classes": saved["classes"], "images": saved.get("images"), "stopped": stopped}
+    return trained_model(recipe, saved["model"], folder / runs.CHECKPOINT, device, model, **about)
+
+
+def trained_model(
+    recipe: schema.Recipe,
+    weights: dict[str, Any],
+    path: Path,
+    device: str | torch.device = "auto",
+    model: object = None,
+    classes: Sequence[str] = (),
+    images: int | None = None,
+    stopped: int | None = None,
+) -> Trained:
+    """The network that a recipe names, with the weights that were read from `path`, on its device."""
+    # They are all the weights, so the pretrained file may be gone.
     plain = replace(recipe.model, weights=None) if isinstance(recipe.model, schema.Model) else recipe.model
     network = build_model(plain, recipe.data.size, model)
-    load_weights(network, saved["model"])
+    load_weights(network, weights, path)
     chosen = distributed.find_device(device)
     if chosen.type == "cuda" and chosen.index is None:  # it stays there, whatever is the current one later
         chosen = torch.device("cuda", torch.cuda.current_device())
-    stopped = None if saved["finished"] else saved["step"]
-    return Trained(recipe, network.to(chosen).eval(), chosen, saved["classes"], saved.get("images"), stopped)
+    return Trained(recipe, network.to(chosen).eval(), chosen, list(classes), images, stopped)
 
 
 def build_model(
@@ -69,10 +85,10 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     return runs.translate_checkpoint(saved)
 
 
-def load_weights(module: nn.Module, weights: dict[str, Any]) -> None:
+def load_weights(module: nn.Module, weights: dict[str, Any], path: str | Path = runs.CHECKPOINT) -> None:
     """Load weights that must fit exactly."""
     try:
         module.load_state_dict(weights)
     except RuntimeError as error:
         reason = " ".join(str(error).split())
-        raise BadCheckpoint(runs.CHECKPOINT, f"it does not fit its recipe: {reason[:200]}") from error
+        raise BadCheckpoint(path, f"it does not fit its recipe: {reason[:200]}") from error

@@ -18,6 +18,7 @@ from isosphere.errors import BadArgument
 from isosphere.metrics.faces import mirror_averaged
 from isosphere.models.embedder import Embedder
 from isosphere.recipes import schema
+from isosphere.sphere import directions
 
 from .embedding import Forward, ImageEmbedder, half_precision, workers
 from .preprocessing import parse_place, pixels_of, preprocessed
@@ -80,6 +81,11 @@ class Trained:
                 pixels = torch.stack([*pool.map(lambda index: view(found[index]), part.tolist())])
                 rows.append(embedder(ImageSet.from_pixels(pixels, labels[part], found.classes), None, forward))
         return torch.cat(rows)
+
+    def encode(self, images: Sequence[str | Path | Pixels] | Pixels, normalize: bool = True) -> Tensor:
+        """Unit embeddings (N, D), as search wants them; `normalize=False` leaves them raw, as `embed` does."""
+        found = self.embed(images)
+        return directions(found) if normalize else found
 
     def _transformed(self, given: Sequence[Any], labels: Tensor, features: bool) -> Tensor:
         """Raw embeddings of images as the run's own dataset gives them: float tensors of one shape."""

@@ -73,6 +73,10 @@ class Embedder(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         return self._headed(self.features(images))  # (N, dim)
 
+    def from_floats(self, pixels: Tensor) -> Tensor:
+        """Float pixels of 0..255 in the form in which `forward` takes floats (N, C, H, W)."""
+        return pixels
+
     def both(self, images: Tensor) -> Tensor:
         """Features and embeddings by one pass, (N, C, H, W) -> (N, features + dim)."""
         features = self.features(images)

@@ -24,6 +24,9 @@ class OwnEmbedder(Embedder):
             images = self.preprocessing(images.to(self.precision))
         return self.backbone(images.to(self.precision))
 
+    def from_floats(self, pixels: Tensor) -> Tensor:
+        return self.preprocessing(pixels)  # as floats reach the network as they are
+
     @property
     def precision(self) -> torch.dtype:
         found = (value.dtype for value in self.parameters() if value.is_floating_point())

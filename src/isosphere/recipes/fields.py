@@ -58,3 +58,15 @@ def located(recipe: schema.Recipe, folders: Sequence[Path]) -> schema.Recipe:
     if isinstance(model, schema.Model) and model.weights:
         model = replace(model, weights=found(model.weights, "weights"))
     return replace(recipe, data=replace(data, **moved), model=model)
+
+
+def unplaced(recipe: schema.Recipe) -> schema.Recipe:
+    """The recipe without paths, which say nothing elsewhere."""
+    data: Any = recipe.data
+    model: Any = recipe.model
+    empty = {f.name: type(getattr(data, f.name))() for f in fields(data) if f.name in PLACES}  # "" or ()
+    return replace(
+        recipe,
+        data=replace(data, **empty),
+        model=replace(model, weights=None) if isinstance(model, schema.Model) else model,
+    )
