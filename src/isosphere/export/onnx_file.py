@@ -63,8 +63,9 @@ def in_onnx_runtime(file: Path) -> Graph:
 
 def _frexp(values: Any) -> tuple[Any, Any]:
     """Mantissa and exponent, which ONNX lacks; of 0 they are not numbers."""
-    from onnxscript import opset18 as op
+    import onnxscript
 
+    op: Any = onnxscript.opset18
     two, one = (op.CastLike(op.Constant(value_float=value), values) for value in (2.0, 1.0))
     exponent = op.Add(op.Floor(op.Div(op.Log(values), op.Log(two))), one)
     return op.Div(values, op.Pow(two, exponent)), op.Cast(exponent, to=6)  # int32

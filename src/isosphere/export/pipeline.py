@@ -15,7 +15,7 @@ from isosphere.errors import Incompatible, Option
 from isosphere.inference import Trained, evaluation_view
 from isosphere.sphere import directions
 
-Length = int | Tensor  # of an image: known, symbolic while a graph is made, or computed in the graph
+Length = int | torch.SymInt | Tensor  # of an image: known, symbolic while a graph is made, or computed in the graph
 
 
 class Pipeline(nn.Module):

@@ -31,7 +31,8 @@ def load(path: str | Path, device: str | torch.device = "auto", model: object = 
         recipe = runs.recipe_of(saved["recipe"])
     except InputError as error:
         raise OtherVersion(folder / CONFIG, str(error), "recipe") from error
-    path, about = folder / WEIGHTS, {"images": saved.get("images"), "stopped": saved.get("stopped")}
+    about: dict[str, Any] = {"images": saved.get("images"), "stopped": saved.get("stopped")}
+    path = folder / WEIGHTS
     return trained_model(recipe, read_weights(str(path)), path, device, model, **about)
 
 
