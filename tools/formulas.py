@@ -160,6 +160,31 @@ PAIR_LOSSES = Family(
     },
 )
 
+TWO_SETS = Family(
+    "Losses of two sets",
+    "They compare queries with keys, such as images with captions. Row i of both belongs together.",
+    "isosphere.losses",
+    "`queries` (N, D) and `keys` (N, D), raw; the result is a scalar",
+    {
+        "InfoNCELoss": Formula(
+            r"\frac{1}{2 N} \sum_i - \log \frac{e^{S_{ii} / \tau}}{\sum_k e^{S_{ik} / \tau}} - \log \frac{e^{S_{ii} / "
+            r"\tau}}{\sum_k e^{S_{ki} / \tau}}",
+            r"$S_{ik}$ is the cosine of query $i$ and key $k$, $\tau$ the `temperature`. With `symmetric=False` it is "
+            "the first term alone, over $N$. `negatives` are more keys in the first term.",
+            "Time $O(N^2 D)$, twice if symmetric. Memory: one block of $2^{22}$ cosines. A `mask` takes $N \\times M$.",
+            "Under DDP gather both sets first. A learned temperature belongs to the optimizer.",
+            "info_nce",
+        ),
+        "SigLIPLoss": Formula(
+            r"\frac{-1}{N} \sum_i \sum_k \log \sigma \left( z_{ik} (s S_{ik} + b) \right)",
+            r"$z_{ik}$ is 1 for $i = k$, else -1. $s$ is the `scale`, $b$ the `bias`; both learn.",
+            "Time $O(N^2 D)$. Memory: one block of $2^{22}$ cosines.",
+            "Under DDP gather both sets first.",
+            "siglip",
+        ),
+    },
+)
+
 CLASS_LOSSES = Family(
     "Class losses",
     "They compare embeddings with learned class weights. Any batch will do; the classes are known before training.",
@@ -372,4 +397,6 @@ METRICS = Family(
     },
 )
 
-FAMILIES = {"pairs": PAIR_LOSSES, "classes": CLASS_LOSSES, "constraints": CONSTRAINTS, "metrics": METRICS}
+FAMILIES = {
+    "pairs": PAIR_LOSSES, "two_sets": TWO_SETS, "classes": CLASS_LOSSES, "constraints": CONSTRAINTS, "metrics": METRICS,
+}  # fmt: skip

@@ -11,7 +11,7 @@ from inspect import isfunction, signature
 from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src" / "isosphere"
-FORMULAS = ("balanced", "contrastive", "lists", "margins", "norms", "pairs", "rankings", "tuplets")
+FORMULAS = ("balanced", "contrastive", "lists", "margins", "norms", "pairs", "rankings", "tuplets", "two_sets")
 """Files of losses/ with functions of embeddings."""
 
 PUBLIC: dict[str, tuple[str, ...] | None] = {  # None: everything in the package's __all__
@@ -54,7 +54,7 @@ def functional() -> str:
 
 
 def _takes_embeddings(function: Callable) -> bool:
-    return next(iter(signature(function).parameters), "") == "embeddings"
+    return next(iter(signature(function).parameters), "") in ("embeddings", "queries")
 
 
 FILES = {SOURCE / "__init__.pyi": stub, SOURCE / "functional.py": functional}

@@ -21,6 +21,7 @@ from isosphere.losses import ContrastiveLoss as ContrastiveLoss
 from isosphere.losses import CosFace as CosFace
 from isosphere.losses import CosineClassifier as CosineClassifier
 from isosphere.losses import DecoupledContrastiveLoss as DecoupledContrastiveLoss
+from isosphere.losses import InfoNCELoss as InfoNCELoss
 from isosphere.losses import LiftedStructureLoss as LiftedStructureLoss
 from isosphere.losses import LinearClassifier as LinearClassifier
 from isosphere.losses import MultiSimilarityLoss as MultiSimilarityLoss
@@ -34,6 +35,7 @@ from isosphere.losses import RowSGD as RowSGD
 from isosphere.losses import SEC as SEC
 from isosphere.losses import SemiHardTripletLoss as SemiHardTripletLoss
 from isosphere.losses import ShardedClassifier as ShardedClassifier
+from isosphere.losses import SigLIPLoss as SigLIPLoss
 from isosphere.losses import SmoothAPLoss as SmoothAPLoss
 from isosphere.losses import SphereFace as SphereFace
 from isosphere.losses import SupConLoss as SupConLoss

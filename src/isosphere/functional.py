@@ -8,6 +8,7 @@ from isosphere.losses.norms import norm_penalty, ramp
 from isosphere.losses.pairs import contrastive, multi_similarity, npair, semihard_triplet, triplet
 from isosphere.losses.rankings import recall_surrogate, smooth_ap
 from isosphere.losses.tuplets import decoupled_contrastive, tuplet_margin
+from isosphere.losses.two_sets import info_nce, siglip
 
 __all__ = [
     "balanced_directions",
@@ -15,6 +16,7 @@ __all__ = [
     "contrastive",
     "cosine_softmax",
     "decoupled_contrastive",
+    "info_nce",
     "lifted_structure",
     "multi_similarity",
     "norm_penalty",
@@ -25,6 +27,7 @@ __all__ = [
     "ranked_list",
     "recall_surrogate",
     "semihard_triplet",
+    "siglip",
     "smooth_ap",
     "supcon",
     "triplet",

@@ -11,6 +11,7 @@ from .rankings import RecallSurrogateLoss, SmoothAPLoss
 from .sampling import RowSGD
 from .sharded import ShardedClassifier
 from .tuplets import DecoupledContrastiveLoss, TupletMarginLoss
+from .two_sets import InfoNCELoss, SigLIPLoss
 
 __all__ = [
     "SEC",
@@ -20,6 +21,7 @@ __all__ = [
     "CosFace",
     "CosineClassifier",
     "DecoupledContrastiveLoss",
+    "InfoNCELoss",
     "LiftedStructureLoss",
     "LinearClassifier",
     "MultiSimilarityLoss",
@@ -32,6 +34,7 @@ __all__ = [
     "RowSGD",
     "SemiHardTripletLoss",
     "ShardedClassifier",
+    "SigLIPLoss",
     "SmoothAPLoss",
     "SphereFace",
     "SupConLoss",
