@@ -44,8 +44,9 @@ from torchvision.transforms import v2
 
 from isosphere.data import cifar
 from isosphere.losses.contrastive import NTXentLoss
+from isosphere.models.backbones import build_backbone
 from isosphere.models.cifar_resnet import CIFAR10
-from isosphere.models.embedder import build_backbone, build_head
+from isosphere.models.embedder import build_head
 from isosphere.paper import find
 from isosphere.train.loop import Run, prepare, train_step, training_feed
 

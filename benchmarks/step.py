@@ -30,7 +30,8 @@ from torchvision.transforms import v2
 
 from isosphere.losses.norms import SEC
 from isosphere.losses.pairs import MultiSimilarityLoss
-from isosphere.models.embedder import build_backbone, build_embedder
+from isosphere.models.backbones import build_backbone
+from isosphere.models.embedder import build_embedder
 from isosphere.paper import find
 from isosphere.samplers import ClassBatches
 from isosphere.train.loop import Run, prepare, train_step, training_feed

@@ -11,8 +11,9 @@ from torch import nn
 
 from isosphere import build_embedder
 from isosphere.errors import BadArgument, DamagedFile, NotFound, UnfitWeights, UnknownName, UnsafeFile
-from isosphere.models.embedder import OURS, build_backbone, read_weights
+from isosphere.models.backbones import OURS, build_backbone
 from isosphere.models.se_resnet_ir import FACE_BACKBONES
+from isosphere.models.weights import read_weights
 from isosphere.recipes import options, schema
 from raised import raised
 
@@ -64,20 +65,6 @@ def test_a_backbone_of_any_size_is_what_it_is_without_one():
         torch.manual_seed(0)
         built.append(build_backbone("timm/resnet10t", size)[0].state_dict())
     assert all(torch.equal(value, built[1][name]) for name, value in built[0].items())
-
-
-@pytest.mark.parametrize("decayed", [False, True])
-def test_learning_rates_and_weight_decay_by_group(decayed):
-    model = build_embedder("small_cnn", dim=8)
-    groups = model.parameter_groups(lr=1.0, backbone_lr=0.5, weight_decay=0.1, decay_batch_norm=decayed)
-    of = {id(p): (group["lr"], group["weight_decay"]) for group in groups for p in group["params"]}
-    assert len(of) == len(list(model.parameters()))
-    for path, module in model.named_modules():
-        for parameter in module.parameters(recurse=False):
-            lr, decay = of[id(parameter)]
-            assert lr == (0.5 if path.startswith("backbone") else 1.0), path
-            spared = not decayed and isinstance(module, (nn.BatchNorm1d, nn.BatchNorm2d))
-            assert decay == (0.0 if spared else 0.1), path
 
 
 def test_frozen_batch_norm_keeps_its_statistics_and_the_heads_trains():

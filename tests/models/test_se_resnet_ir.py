@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from isosphere import build_embedder, distributed
 from isosphere.errors import BadArgument
-from isosphere.models.embedder import OURS, build_head
+from isosphere.models.backbones import OURS
+from isosphere.models.embedder import build_head
 from isosphere.models.se_resnet_ir import BLOCKS, ResNetIR, UnitIR
 from raised import raised
 

@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 
 from commands import isosphere
 from isosphere.errors import BadArgument, Diverged, Incompatible, NotResults, Option, OtherRecipe, Stopped
-from isosphere.models.embedder import build_backbone
+from isosphere.models.backbones import build_backbone
 from isosphere.models.frozen import FrozenBatchNorm
 from isosphere.paper import ALL, find, reproduce
 from isosphere.paper.tables import Asked, cells, trials

@@ -48,6 +48,7 @@ from .files import (
     NotText,
     OtherVersion,
     UnfitWeights,
+    Unreachable,
     UnsafeFile,
 )
 from .gallery import NoModel, NotAGallery, OtherModel
@@ -171,6 +172,7 @@ __all__ = [
     "UnknownName",
     "UnknownOption",
     "UnknownRecipe",
+    "Unreachable",
     "UnreadableImage",
     "UnreadableImages",
     "UnreadableImagesWarning",

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from .base import InputError
+from .base import InputError, Option
 
 
 @dataclass(eq=False)
@@ -112,3 +112,16 @@ class UnfitWeights(InputError):
     path: Any
     problem: str
     keys: list[str]
+
+
+@dataclass(eq=False)
+class Unreachable(InputError, OSError):
+    """Weights of a hub that cannot be had; `remedy` takes them from a file."""
+
+    text: ClassVar[str] = (
+        "cannot get {backbone} from its hub ({reason}); download its model.safetensors where there is a network, and "
+        "name it with {remedy}"
+    )
+    backbone: str
+    reason: str
+    remedy: Option

@@ -58,6 +58,7 @@ def config(trained: Trained) -> dict[str, Any]:
         "preprocessing": {"size": data.size, "shorter": data.shorter, **asdict(trained.model.preprocessing)},
         "images": trained.images,
         "stopped": trained.stopped,
+        "origin": trained.model.origin,
         "recipe": options.to_dict(unplaced(trained.recipe)),
     }
 

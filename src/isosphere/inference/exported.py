@@ -8,7 +8,7 @@ import torch
 
 from isosphere import runs
 from isosphere.errors import DamagedFile, InputError, OtherVersion
-from isosphere.models.embedder import read_weights
+from isosphere.models.weights import read_weights
 
 from .loading import load_run, trained_model
 from .trained import Trained
@@ -31,7 +31,7 @@ def load(path: str | Path, device: str | torch.device = "auto", model: object = 
         recipe = runs.recipe_of(saved["recipe"])
     except InputError as error:
         raise OtherVersion(folder / CONFIG, str(error), "recipe") from error
-    about: dict[str, Any] = {"images": saved.get("images"), "stopped": saved.get("stopped")}
+    about: dict[str, Any] = {name: saved.get(name) for name in ("images", "stopped", "origin")}
     path = folder / WEIGHTS
     return trained_model(recipe, read_weights(str(path)), path, device, model, **about)
 

@@ -27,7 +27,8 @@ def load_run(folder: str | Path, device: str | torch.device = "auto", model: obj
     saved = read_checkpoint(folder / runs.CHECKPOINT)
     recipe = located(runs.recipe_of(saved["recipe"]), runs.bases(folder))
     stopped = None if saved["finished"] else saved["step"]
-    about = {"classes": saved["classes"], "images": saved.get("images"), "stopped": stopped}
+    about: dict[str, Any] = {"classes": saved["classes"], "images": saved.get("images"), "stopped": stopped}
+    about["origin"] = saved.get("origin")
     return trained_model(recipe, saved["model"], folder / runs.CHECKPOINT, device, model, **about)
 
 
@@ -40,11 +41,16 @@ def trained_model(
     classes: Sequence[str] = (),
     images: int | None = None,
     stopped: int | None = None,
+    origin: dict[str, Any] | None = None,
 ) -> Trained:
-    """The network that a recipe names, with the weights that were read from `path`, on its device."""
-    # They are all the weights, so the pretrained file may be gone.
-    plain = replace(recipe.model, weights=None) if isinstance(recipe.model, schema.Model) else recipe.model
-    network = build_model(plain, recipe.data.size, model)
+    """The network that a recipe names, with the weights that were read from `path`, on its device.
+
+    `origin` builds a backbone of timm's hub without it.
+    """
+    plain = recipe.model
+    if isinstance(plain, schema.Model):  # these are all the weights, so a file may be gone, or a hub
+        plain = replace(plain, weights=None, pretrained=False)
+    network = build_model(plain, recipe.data.size, model, origin=origin)
     load_weights(network, weights, path)
     chosen = distributed.find_device(device)
     if chosen.type == "cuda" and chosen.index is None:  # it stays there, whatever is the current one later
@@ -53,11 +59,16 @@ def trained_model(
 
 
 def build_model(
-    model: schema.Networks, size: int, given: object = None, images: Tensor | None = None
+    model: schema.Networks,
+    size: int,
+    given: object = None,
+    images: Tensor | None = None,
+    origin: dict[str, Any] | None = None,
 ) -> Embedder:
     """The embedder that the recipe names, for images of `size` x `size` pixels.
 
     A network of the user's own is the one `given`, or what its path names; `images` (N, C, H, W) show what it gives.
+    With an `origin` from a checkpoint, one of timm's is built without its hub.
     """
     if isinstance(model, schema.OwnModel):
         module: Any = own.find("model", model, given)
@@ -66,7 +77,9 @@ def build_model(
         settings = (model.head, model.dim, model.freeze_bn, model.preprocessing, model.width)
         return build_own_embedder(module, *settings, images)
     fields = {name: value for name, value in vars(model).items() if name != "head_start"}  # done before the first step
-    return build_embedder(**fields, size=size)
+    if origin is not None:
+        fields["pretrained"] = False
+    return build_embedder(**fields, size=size, origin=origin)
 
 
 def read_checkpoint(path: Path) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from .pooling import GlobalPool
 from .preprocessing import CAFFE_INCEPTION
 
 # Output channels of each block's convolutions: 1x1, 3x3_reduce, 3x3, double_3x3_reduce, double_3x3_1 and _2, pool_proj.
@@ -46,7 +47,7 @@ def convolutions() -> Iterator[tuple[str, int, int, int, int]]:
 
 
 class BNInception(nn.Module):
-    """BN-Inception: preprocessed images (N, 3, H, W) -> average-pooled features (N, 1024).
+    """BN-Inception: preprocessed images (N, 3, H, W) -> pooled features (N, 1024), by default averages.
 
     With `classes` there is a `last_linear`, used by `logits` alone; without, a file's `last_linear` is passed over.
     """
@@ -61,9 +62,10 @@ class BNInception(nn.Module):
             self.add_module(f"{name}_bn", nn.BatchNorm2d(out))
         if classes:
             self.last_linear = nn.Linear(self.num_features, classes)
+        self.pool = GlobalPool()
 
     def forward(self, images: Tensor) -> Tensor:
-        return self.maps(images).mean(dim=(2, 3))
+        return self.pool(self.maps(images))
 
     def maps(self, images: Tensor) -> Tensor:
         """The last layer before its average, (N, 3, H, W) -> (N, 1024, H / 32, W / 32)."""

@@ -1,33 +1,22 @@
 """`Embedder`: any backbone by name, a head, and the preprocessing of its weights."""
 
-import difflib
-import pickle
 import warnings
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from typing_extensions import Self
 
-from isosphere.errors import BadArgument, DamagedFile, NotFound, UnfitWeights, UnknownName, UnsafeFile
-from isosphere.models.bn_inception import BNInception
-from isosphere.models.cifar_resnet import CIFAR10, CIFAR100, resnet18_cifar, resnet50_cifar
+from isosphere.errors import BadArgument
+from isosphere.models.backbones import build_backbone
+from isosphere.models.cifar_resnet import CIFAR10, CIFAR100
 from isosphere.models.frozen import freeze_batch_norm
+from isosphere.models.groups import parameter_groups
+from isosphere.models.pooling import set_pooling
 from isosphere.models.preprocessing import IMAGENET, UNIT, Preprocessing
-from isosphere.models.resnet_v1 import ResNet50V1
-from isosphere.models.se_resnet_ir import FACE_BACKBONES
-from isosphere.models.small_cnn import SmallCNN
+from isosphere.models.weights import load_backbone
 
-OURS: dict[str, Callable[[], nn.Module]] = {
-    "small_cnn": SmallCNN,
-    "resnet50_v1": ResNet50V1,
-    "bn_inception": BNInception,
-    "resnet18_cifar": resnet18_cifar,
-    "resnet50_cifar": resnet50_cifar,
-    **FACE_BACKBONES,
-}
 PREPROCESSINGS = {"cifar10": CIFAR10, "cifar100": CIFAR100, "imagenet": IMAGENET, "unit": UNIT}
 
 
@@ -44,6 +33,8 @@ class Embedder(nn.Module):
         self.head = build_head(head, features, dim)
         self.dim = dim
         self.knows_range = False
+        self.origin: dict[str, Any] | None = None  # what builds the backbone again without a hub
+        self.resting: tuple[nn.Parameter, ...] | None = None  # the backbone's, while it rests
 
     def features(self, images: Tensor) -> Tensor:
         """What the backbone gives to the head, (N, C, H, W) -> (N, features)."""
@@ -89,21 +80,35 @@ class Embedder(nn.Module):
         with torch.autocast(features.device.type, enabled=False):
             return self.head(features.to(dtype))
 
+    def rest(self, resting: bool) -> None:
+        """Let the backbone rest, or learn again. At rest it has no gradients, and its batch norm does not train."""
+        if resting and self.resting is None:
+            self.resting = tuple(parameter for parameter in self.backbone.parameters() if parameter.requires_grad)
+        for parameter in self.resting or ():
+            parameter.requires_grad_(not resting)
+        self.resting = self.resting if resting else None
+        self.train(self.training)
+
+    def train(self, mode: bool = True) -> Self:
+        super().train(mode)
+        if self.resting is not None:
+            self.backbone.eval()
+        return self
+
     def parameter_groups(
-        self, lr: float, backbone_lr: float | None, weight_decay: float, decay_batch_norm: bool = False
+        self,
+        lr: float,
+        backbone_lr: float | None,
+        weight_decay: float,
+        spared: str = "batch_norm",
+        layer_decay: float = 1.0,
     ) -> list[dict]:
-        """Parameters for an optimizer: head and backbone with their learning rates, batch norm decayed if asked."""
-        groups = []
-        for part, part_lr in ((self.head, lr), (self.backbone, lr if backbone_lr is None else backbone_lr)):
-            plain: list[nn.Parameter] = []
-            normalizing: list[nn.Parameter] = []
-            for module in part.modules():
-                chosen = normalizing if hasattr(module, "running_mean") else plain  # synchronized ones have it, too
-                chosen += [p for p in module.parameters(recurse=False) if p.requires_grad]
-            groups += [{"params": plain, "lr": part_lr, "weight_decay": weight_decay}] if plain else []
-            decay = weight_decay if decay_batch_norm else 0.0
-            groups += [{"params": normalizing, "lr": part_lr, "weight_decay": decay}] if normalizing else []
-        return groups
+        """Parameters for an optimizer: head and backbone with their learning rates; `groups` says the rest."""
+        backbone_lr = lr if backbone_lr is None else backbone_lr
+        backbone = parameter_groups(
+            self.backbone, backbone_lr, weight_decay, spared, layer_decay, self.resting or ()
+        ) if backbone_lr else []  # fmt: skip
+        return parameter_groups(self.head, lr, weight_decay, spared) + backbone
 
 
 class SharedDropout(nn.Module):
@@ -155,107 +160,26 @@ def build_embedder(
     freeze_bn: bool = False,
     preprocessing: str | None = None,
     size: int | None = None,
+    pretrained: bool = False,
+    pooling: str | None = None,
+    origin: dict[str, Any] | None = None,
 ) -> Embedder:
     """An `Embedder` from a backbone's name (ours, timm's or torchvision's) and, if given, a local weight file.
 
-    `preprocessing` names a data set whose mean and std replace the backbone's own. `size` is the side of the images in
-    pixels, for backbones made for one size.
+    `pretrained` loads timm's weights from its hub. `preprocessing` names a data set whose mean and std replace the
+    backbone's own. `size` is the side of the images in pixels, for backbones made for one size. `pooling` is avg, max,
+    both, gem or token, and by default the backbone's own. `origin` is that of an `Embedder` to build again.
     """
-    network, features, own, classifier = build_backbone(backbone, size)
     if preprocessing is not None and preprocessing not in PREPROCESSINGS:
         raise BadArgument("preprocessing", preprocessing, f"{', '.join(PREPROCESSINGS)} or None")
+    network, features, own, classifier, origin = build_backbone(backbone, size, pretrained, origin)
     if weights is not None:
         load_backbone(network, weights, classifier)
     if freeze_bn:
         network = freeze_batch_norm(network)
-    return Embedder(network, features, PREPROCESSINGS.get(preprocessing or "", own), head, dim)
-
-
-def build_backbone(name: str, size: int | None = None) -> tuple[nn.Module, int, Preprocessing, str]:
-    """(network giving pooled features, their number, preprocessing, name of the classifier that was left out)."""
-    if name in OURS:
-        network: Any = OURS[name]()
-        return network, network.num_features, getattr(network, "preprocessing", IMAGENET), ""
-    library, _, plain = name.rpartition("/")
-    import timm  # heavy: only where a big backbone is asked for
-    import torchvision.models
-
-    if library in ("", "timm") and timm.is_model(plain):
-        network = _timm_network(plain, size)
-        settings = network.pretrained_cfg
-        preprocessing = Preprocessing(mean=tuple(settings["mean"]), std=tuple(settings["std"]))
-        features = getattr(network, "head_hidden_size", None) or network.num_features
-        return network, features, preprocessing, str(settings.get("classifier", ""))
-    if library in ("", "torchvision") and plain in torchvision.models.list_models(module=torchvision.models):
-        # These two would also return the output of side branches while they train.
-        extra = {"aux_logits": False} if plain in ("googlenet", "inception_v3") else {}
-        network = torchvision.models.get_model(plain, weights=None, **extra)
-        linear = [path for path, module in network.named_modules() if isinstance(module, nn.Linear)]
-        if not linear:
-            raise BadArgument("backbone", name, "with a linear classifier, before which the features are taken")
-        classifier = linear[-1]
-        features = network.get_submodule(classifier).in_features
-        network.set_submodule(classifier, nn.Identity())
-        return network, features, IMAGENET, classifier
-    names = [*OURS, *timm.list_models(), *torchvision.models.list_models(module=torchvision.models)]
-    near = difflib.get_close_matches(plain, sorted(set(names)), n=3)
-    raise UnknownName("backbone", name, near or list(OURS))
-
-
-def _timm_network(name: str, size: int | None) -> nn.Module:
-    """timm's network without its classifier. Transformers, which ask for the images' size, get it."""
-    import timm
-
-    if size is not None:
-        try:
-            return timm.create_model(name, num_classes=0, img_size=size)
-        except TypeError as error:
-            if "img_size" not in str(error):
-                raise
-    return timm.create_model(name, num_classes=0)
-
-
-def load_backbone(network: nn.Module, path: str, classifier: str) -> None:
-    """Load a weight file into the backbone. A classifier's weights may be superfluous; none may be missing."""
-    state = read_weights(path)
-    wanted = network.state_dict()
-    dropped = tuple(f"{name}." for name in (classifier, "fc", "last_linear", "classifier", "head.fc") if name)
-    state = {key: value for key, value in state.items() if key in wanted or not key.startswith(dropped)}
-    problems = {
-        "missing": [key for key in wanted if key not in state and not key.endswith("num_batches_tracked")],
-        "unknown": [key for key in state if key not in wanted],
-        "of another shape": [key for key in wanted if key in state and wanted[key].shape != state[key].shape],
-        "not finite": [key for key, value in state.items() if not value.isfinite().all()],
-    }
-    for problem, keys in problems.items():
-        if keys:
-            raise UnfitWeights(path, problem, keys)
-    network.load_state_dict(state, strict=False)
-
-
-def read_weights(path: str) -> dict[str, Tensor]:
-    """A state_dict from .safetensors, or from .pth with torch's loader that runs no code."""
-    file = Path(path)
-    if not file.is_file():
-        raise NotFound(path, "weight file")
-    if file.suffix == ".safetensors":
-        from safetensors import SafetensorError
-        from safetensors.torch import load_file
-
-        try:
-            return load_file(file)
-        except SafetensorError as error:
-            raise DamagedFile(path, str(error)) from error
-    try:
-        state = torch.load(file, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:
-        raise UnsafeFile(path, "is damaged, or holds more than tensors and could run code") from error
-    except Exception as error:  # a damaged file makes torch raise almost anything
-        raise DamagedFile(path, str(error)) from error
-    for wrapper in ("state_dict", "model"):
-        if isinstance(state, dict) and isinstance(state.get(wrapper), dict):
-            state = state[wrapper]
-    pairs = state.items() if isinstance(state, dict) else [(None, None)]
-    if not all(isinstance(key, str) and isinstance(value, Tensor) for key, value in pairs):
-        raise DamagedFile(path, "it does not hold a state_dict of tensors")
-    return {key.removeprefix("module."): value for key, value in state.items()}
+    if pooling is not None:
+        set_pooling(network, pooling, backbone)
+        features = network.num_features if hasattr(network, "maps") else features
+    built = Embedder(network, features, PREPROCESSINGS.get(preprocessing or "", own), head, dim)
+    built.origin = origin
+    return built

@@ -7,6 +7,7 @@ features without an error. Names are those of torchvision's `resnet50` without `
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from .pooling import GlobalPool
 from .preprocessing import CAFFE_RESNET
 
 EPS = 1e-3
@@ -35,7 +36,7 @@ class Bottleneck(nn.Module):
 
 
 class ResNet50V1(nn.Module):
-    """ResNet-50 with the stride first: preprocessed images (N, 3, H, W) -> average-pooled features (N, 2048)."""
+    """ResNet-50 with the stride first: preprocessed images (N, 3, H, W) -> pooled features (N, 2048)."""
 
     num_features = 2048
     preprocessing = CAFFE_RESNET
@@ -53,9 +54,10 @@ class ResNet50V1(nn.Module):
             channels = EXPANSION * width
             rest = (Bottleneck(channels, width, stride=1) for _ in range(blocks - 1))
             self.add_module(f"layer{number}", nn.Sequential(first, *rest))
+        self.pool = GlobalPool()
 
     def forward(self, images: Tensor) -> Tensor:
-        return self.maps(images).mean(dim=(2, 3))
+        return self.pool(self.maps(images))
 
     def maps(self, images: Tensor) -> Tensor:
         """The last layer before its average, (N, 3, H, W) -> (N, 2048, H / 32, W / 32)."""

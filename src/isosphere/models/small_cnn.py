@@ -10,7 +10,10 @@ GRID = 4
 
 
 class SmallCNN(nn.Module):
-    """Four 3x3 convolutions with batch norm, (N, 3, H, W) -> (N, 2048): a 4 x 4 grid, since strokes have places."""
+    """Four 3x3 convolutions with batch norm, (N, 3, H, W) -> (N, 2048): a 4 x 4 grid, since strokes have places.
+
+    With another pooling it gives (N, 128).
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -20,14 +23,26 @@ class SmallCNN(nn.Module):
             layers += [nn.Conv2d(before, channels, 3, stride, 1, bias=False), nn.BatchNorm2d(channels), nn.ReLU()]
             before = channels
         self.layers = nn.Sequential(*layers)
-        self.num_features = before * GRID**2
+        self.pool: nn.Module = Grid()
+        self.channels = before
 
     def maps(self, images: Tensor) -> Tensor:
         """The last layer, (N, 3, H, W) -> (N, 128, H / 8, W / 8)."""
         return self.layers(images)
 
     def forward(self, images: Tensor) -> Tensor:
-        features = self.maps(images)
+        return self.pool(self.maps(images))
+
+    @property
+    def num_features(self) -> int:
+        """Length of what it gives."""
+        return self.channels * (GRID**2 if isinstance(self.pool, Grid) else 1)
+
+
+class Grid(nn.Module):
+    """Means of a 4 x 4 grid of cells, (N, C, H, W) -> (N, 16 C)."""
+
+    def forward(self, features: Tensor) -> Tensor:
         for dim in (2, 3):
             features = torch.cat(list(_cells(features, dim)), dim)
         return features.flatten(1)

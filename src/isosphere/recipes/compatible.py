@@ -43,10 +43,7 @@ def conflicts(recipe: Recipe) -> Iterator[Incompatible]:
         reason = "a classes.rate below 1 needs SGD, which leaves classes alone that were not drawn"
         remedies = (Option("optimizer", "SGD"), Option("classes.rate", 1.0))
         yield Incompatible(("classes.rate", "optimizer"), reason, remedies)
-    if isinstance(recipe.model, Model) and recipe.model.freeze_bn and recipe.model.weights is None:
-        remedies = (Option("model.weights"), Option("model.freeze_bn", False))
-        reason = "a network that starts from scratch has no statistics to keep"
-        yield Incompatible(("model.freeze_bn", "model.weights"), reason, remedies)
+    yield from _of_model(recipe)
     if recipe.model.head_start == "pca" and recipe.model.head not in ("bn_fc", "ln_fc", "fc"):
         remedies = (Option("model.head", "bn_fc"), Option("model.head_start", "random"))
         yield Incompatible(("model.head", "model.head_start"), "only bn_fc, ln_fc and fc can start as PCA", remedies)
@@ -67,6 +64,22 @@ def _of_data(data: Data) -> Iterator[Incompatible]:
         reason = "people are identified by probes among distractors, and one of them is missing"
         remedies = (Option(f"data.{given}", empty), Option(f"data.{lacking}"))
         yield Incompatible(("data.probes", "data.distractors"), reason, remedies)
+
+
+def _of_model(recipe: Recipe) -> Iterator[Incompatible]:
+    """Weights come from one place, and something must learn."""
+    model, optimizer = recipe.model, recipe.optimizer
+    if isinstance(model, Model) and model.pretrained and model.weights is not None:
+        remedies = (Option("model.pretrained", False), Option("model.weights", "none"))
+        yield Incompatible(("model.pretrained", "model.weights"), "weights come from the hub or from a file", remedies)
+    if isinstance(model, Model) and model.freeze_bn and model.weights is None and not model.pretrained:
+        remedies = (Option("model.weights"), Option("model.pretrained", True), Option("model.freeze_bn", False))
+        reason = "a network that starts from scratch has no statistics to keep"
+        yield Incompatible(("model.freeze_bn", "model.weights"), reason, remedies)
+    if model.head == "none" and optimizer.backbone_lr == 0:
+        remedies = (Option("model.head", "bn_fc"), Option("optimizer.backbone_lr", optimizer.lr))
+        reason = "a network without a head of ours has nothing to learn at a backbone_lr of 0"
+        yield Incompatible(("model.head", "optimizer.backbone_lr"), reason, remedies)
 
 
 def _of_batches(recipe: Recipe) -> Iterator[Incompatible]:

@@ -64,9 +64,11 @@ def unplaced(recipe: schema.Recipe) -> schema.Recipe:
     """The recipe without paths, which say nothing elsewhere."""
     data: Any = recipe.data
     model: Any = recipe.model
+    source, colon, place = model.backbone.rpartition("local-dir:")
+    backbone = f"{source}{colon}{Path(place).name}" if colon else model.backbone
     empty = {f.name: type(getattr(data, f.name))() for f in fields(data) if f.name in PLACES}  # "" or ()
     return replace(
         recipe,
         data=replace(data, **empty),
-        model=replace(model, weights=None) if isinstance(model, schema.Model) else model,
+        model=replace(model, weights=None, backbone=backbone) if isinstance(model, schema.Model) else model,
     )

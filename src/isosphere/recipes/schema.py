@@ -16,6 +16,8 @@ from isosphere.recipes.evaluation import Evaluation, NormsOnly, OwnEvaluation, T
 from isosphere.recipes.losses import Loss, MultiSimilarity, OwnLoss
 from isosphere.recipes.own import Own, own_name
 
+Pooling = Literal["avg", "max", "both", "gem", "token"]
+
 # ---------------------------------------------------------------- model, batches, optimizer
 
 
@@ -28,6 +30,12 @@ class Model(Checked):
     resnet50_cifar, for faces resnet50_ir, se_resnet50_ir and the like. Or any model of timm or torchvision by name."""
     weights: str | None = None
     """A local .safetensors or .pth file of pretrained weights for the backbone. none starts from scratch."""
+    pretrained: bool = False
+    """Weights from timm's hub, with their mean, std and interpolation. The backbone is then a name of timm, or
+    hf_hub:ORG/NAME, or local-dir:PATH with config.json and model.safetensors."""
+    pooling: Pooling | None = None
+    """How the last maps become features: average, max, both (their sum), gem (a learned mean between the two), or a
+    transformer's class token. none is the backbone's own."""
     head: Literal["bn_fc", "ln_fc", "fc", "mlp", "dropout_fc_bn"] = "bn_fc"
     """bn_fc is batch norm and a linear layer, for retrieval (App. B.1). ln_fc has layer norm in place of batch norm, as
     ProxyNCA++. mlp is SimCLR's, dropout_fc_bn ArcFace's."""
@@ -116,12 +124,14 @@ class Adam(Checked):
 
     lr: Positive = 1e-3
     """Learning rate of the head."""
-    backbone_lr: Positive | None = None
-    """Learning rate of the backbone; none is the same as lr."""
+    backbone_lr: NotNegative | None = None
+    """Learning rate of the backbone; none is the same as lr. 0 leaves it as it is, which is fast."""
     weight_decay: NotNegative = 0.0
     """Weight decay. Batch-norm parameters have none."""
     class_lr: Positive | None = None
     """Learning rate of class weights and proxies, which start from scratch; none is the same as lr."""
+    layer_decay: Share = 1.0
+    """Rate of each layer of the backbone as a share of the next one's; 0.75 is usual for transformers."""
 
 
 @dataclass(frozen=True)
@@ -130,8 +140,8 @@ class SGD(Checked):
 
     lr: Positive = 0.1
     """Learning rate of the head."""
-    backbone_lr: Positive | None = None
-    """Learning rate of the backbone; none is the same as lr."""
+    backbone_lr: NotNegative | None = None
+    """Learning rate of the backbone; none is the same as lr. 0 leaves it as it is, which is fast."""
     weight_decay: NotNegative = 5e-4
     """Weight decay. Batch-norm parameters have none, unless decay_batch_norm is true."""
     momentum: Part = 0.9
@@ -140,9 +150,27 @@ class SGD(Checked):
     """Learning rate of class weights and proxies, which start from scratch; none is the same as lr."""
     decay_batch_norm: bool = False
     """Weight decay on batch-norm parameters, too, as in the authors' SimCLR code."""
+    layer_decay: Share = 1.0
+    """Rate of each layer of the backbone as a share of the next one's; 0.75 is usual for transformers."""
 
 
-Optimizer = Adam | SGD
+@dataclass(frozen=True)
+class AdamW(Checked):
+    """Adam with decoupled weight decay, as transformers and Proxy-Anchor are trained."""
+
+    lr: Positive = 1e-3
+    """Learning rate of the head."""
+    backbone_lr: NotNegative | None = None
+    """Learning rate of the backbone; none is the same as lr. 0 leaves it as it is, which is fast."""
+    weight_decay: NotNegative = 0.01
+    """Weight decay. Norms, biases, class tokens and position embeddings have none."""
+    class_lr: Positive | None = None
+    """Learning rate of class weights and proxies, which start from scratch; none is the same as lr."""
+    layer_decay: Share = 1.0
+    """Rate of each layer of the backbone as a share of the next one's; 0.75 is usual for transformers."""
+
+
+Optimizer = Adam | SGD | AdamW
 
 
 @dataclass(frozen=True)
@@ -237,8 +265,8 @@ class Recipe(Checked):
 
 
 __all__ = [
-    "Adam", "BalancedDirections", "Baseline", "Batches", "Batching", "Benchmark", "Cifar", "Classes", "Constant",
-    "Constraint", "Cosine", "Data", "Evaluation", "Faces", "Folder", "L2Reg", "Loop", "Loss", "Model", "MultiStep",
-    "Networks", "NormsOnly", "Optimizer", "OwnData", "OwnEvaluation", "OwnLoss", "OwnModel", "Recipe", "Rendered",
-    "SEC", "SGD", "Schedule", "Shuffled", "TaskMetrics", "Unlabeled",
+    "Adam", "AdamW", "BalancedDirections", "Baseline", "Batches", "Batching", "Benchmark", "Cifar", "Classes",
+    "Constant", "Constraint", "Cosine", "Data", "Evaluation", "Faces", "Folder", "L2Reg", "Loop", "Loss", "Model",
+    "MultiStep", "Networks", "NormsOnly", "Optimizer", "OwnData", "OwnEvaluation", "OwnLoss", "OwnModel", "Recipe",
+    "Rendered", "SEC", "SGD", "Schedule", "Shuffled", "TaskMetrics", "Unlabeled",
 ]  # fmt: skip

@@ -18,6 +18,7 @@ from isosphere.inference import half_precision
 from isosphere.losses import CosineClassifier, ShardedClassifier, sampling
 from isosphere.losses.constraint import Constraint
 from isosphere.models.embedder import Embedder
+from isosphere.models.groups import parameter_groups
 from isosphere.models.own import OwnEmbedder
 from isosphere.recipes import losses as options
 from isosphere.recipes import schema
@@ -71,7 +72,9 @@ def in_steps(loop: schema.Loop, batches: ClassBatches | ShuffledBatches) -> sche
 
 
 @torch.no_grad()
-def build_model(recipe: schema.Recipe, task: Task, given: Any = None) -> tuple[schema.Recipe, Embedder]:
+def build_model(
+    recipe: schema.Recipe, task: Task, given: Any = None, origin: dict[str, Any] | None = None
+) -> tuple[schema.Recipe, Embedder]:
     """The embedder that the recipe names, and the recipe with what was found out about a user's own network.
 
     A backbone that cannot take images of the recipe's size is refused, before anything is written.
@@ -79,7 +82,7 @@ def build_model(recipe: schema.Recipe, task: Task, given: Any = None) -> tuple[s
     size, images = recipe.data.size, torch.zeros(2, 3, recipe.data.size, recipe.data.size, dtype=torch.uint8)
     if recipe.data.transformed:
         images = task.images.batch(torch.arange(2), None)
-    model = inference.build_model(recipe.model, size, given, images)
+    model = inference.build_model(recipe.model, size, given, images, origin)
     if isinstance(model, OwnEmbedder) and isinstance(recipe.model, schema.OwnModel):
         return replace(recipe, model=replace(recipe.model, width=model.width)), model
     try:
@@ -110,7 +113,8 @@ def same_network(one: schema.Recipe, other: schema.Recipe, device: torch.device)
 
     def made_for(recipe: schema.Recipe) -> tuple[Any, ...]:
         double, half = recipe.loop.precision == "float64", half_precision(recipe.loop, device)
-        return recipe.loop.compile, recipe.model, recipe.data.size, double, half
+        rests = recipe.optimizer.backbone_lr == 0
+        return recipe.loop.compile, recipe.model, recipe.data.size, double, half, rests
 
     return one.loop.compile and made_for(one) == made_for(other)
 
@@ -167,18 +171,21 @@ def build_constraint(constraint: schema.Constraint, given: Any = None) -> Constr
 def build_optimizer(
     recipe: schema.Recipe, model: Embedder, criterion: nn.Module, constraint: Constraint, captured: bool = False
 ) -> torch.optim.Optimizer:
-    """Adam or SGD over backbone, head, class weights and a learned radius.
+    """Adam, SGD or AdamW over backbone, head, class weights and a learned radius.
 
     For a captured step the learning rates are on the device.
     """
     optimizer = recipe.optimizer
     decayed = isinstance(optimizer, schema.SGD) and optimizer.decay_batch_norm
-    groups = model.parameter_groups(optimizer.lr, optimizer.backbone_lr, optimizer.weight_decay, decayed)
+    spared = "vectors" if isinstance(optimizer, schema.AdamW) else "nothing" if decayed else "batch_norm"
+    rates = optimizer.lr, optimizer.backbone_lr, optimizer.weight_decay
+    groups = model.parameter_groups(*rates, spared, optimizer.layer_decay)
     if learned := list(constraint.parameters()):
         groups.append({"params": learned, "lr": optimizer.lr, "weight_decay": 0.0})
-    weights = list(criterion.parameters())
-    if weights:
-        lr = optimizer.lr if optimizer.class_lr is None else optimizer.class_lr
+    lr = optimizer.lr if optimizer.class_lr is None else optimizer.class_lr
+    if spared == "vectors":
+        groups += parameter_groups(criterion, lr, optimizer.weight_decay, spared)
+    elif weights := list(criterion.parameters()):
         groups.append({"params": weights, "lr": lr, "weight_decay": optimizer.weight_decay})
     for group in groups:
         group["first_lr"] = group["lr"]
@@ -189,4 +196,5 @@ def build_optimizer(
         if recipe.classes.rate < 1:
             return sampling.RowSGD(groups, lr=optimizer.lr, momentum=optimizer.momentum, fused=fused)
         return torch.optim.SGD(groups, momentum=optimizer.momentum, fused=fused)
-    return torch.optim.Adam(groups, fused=fused, capturable=captured)
+    kind = torch.optim.AdamW if isinstance(optimizer, schema.AdamW) else torch.optim.Adam
+    return kind(groups, fused=fused, capturable=captured)

@@ -87,21 +87,25 @@ def fitted(
                 return Fitted(folder, {}, None, objects)
             terminal.say(f"isosphere: already finished at step {saved['step']}; nothing was trained")
             return Fitted(folder, runs.read_result(folder), None, objects)
-        run = prepare(recipe, device_, objects=objects)
+        run = prepare(recipe, device_, objects=objects, origin=saved and saved.get("origin"))
         if saved is not None:
             state.restore(run, saved)
         return Fitted(folder, train(run, folder, resume, loggers), run, objects)
 
 
 def prepare(
-    recipe: schema.Recipe, device: torch.device, before: Run | None = None, objects: Objects = NO_OBJECTS
+    recipe: schema.Recipe,
+    device: torch.device,
+    before: Run | None = None,
+    objects: Objects = NO_OBJECTS,
+    origin: dict[str, Any] | None = None,
 ) -> Run:
     """Build everything from the recipe; a seed gives the same first weights and batches whatever the constraint.
 
     Recipe and objects are as `own.found` gives them.
 
     A run `before` in the same process lends its data. It lends its compiled network, too, if this one's would be the
-    same.
+    same. With the `origin` of a checkpoint's backbone no hub is asked.
     """
     compatible.check(recipe)
     if recipe.loop.tensorboard:
@@ -117,7 +121,7 @@ def prepare(
 
     # ---- the first weights, by the seed
     torch.manual_seed(recipe.seed)
-    recipe, model = build.build_model(recipe, task, objects.model)
+    recipe, model = build.build_model(recipe, task, objects.model, origin)
     products, classes = half_precision(recipe.loop, device), len(task.images.classes)
     criterion = build.build_criterion(recipe, model.dim, classes, products, objects.loss)
     constraint = build.build_constraint(recipe.constraint, objects.constraint)
@@ -127,6 +131,7 @@ def prepare(
         part.to(device, torch.float64 if recipe.loop.precision == "float64" else None)
     if device.type == "cuda":
         model.to(memory_format=torch.channels_last)
+    model.rest(recipe.optimizer.backbone_lr == 0)
     if before and before.device == device and build.same_network(before.recipe, recipe, device):
         before.model.load_state_dict(model.state_dict())
         model, network = before.model, before.network

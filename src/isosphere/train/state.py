@@ -78,6 +78,7 @@ def capture(run: "Run") -> dict[str, Any]:
         "images": len(run.task.images),
         "names": _names(run.task.images),
         "model": run.model.state_dict(),
+        "origin": run.model.origin,
         "criterion": sharded.whole_state(run.criterion),
         "constraint": run.constraint.state_dict(),
         "optimizer": sharded.whole_optimizer_state(run.optimizer),

@@ -42,10 +42,11 @@ class Runner:
             # It came in a last step or evaluation, or as a run diverged: that one is kept, and no other begins.
             raise Stopped(folder, self.before.caught[0])
         recipe, objects = own.found(recipe)
-        run = prepare(recipe, self.device, self.before, objects)
         resume = (folder / runs.CHECKPOINT).is_file()
-        if resume:
-            state.restore(run, state.load(folder / runs.CHECKPOINT, recipe))
+        saved = state.load(folder / runs.CHECKPOINT, recipe) if resume else None
+        run = prepare(recipe, self.device, self.before, objects, saved and saved.get("origin"))
+        if saved is not None:
+            state.restore(run, saved)
         self.before = run
         return train(run, folder, resume)
 
