@@ -57,7 +57,9 @@ from isosphere.metrics import retrieval_metrics as retrieval_metrics
 from isosphere.metrics import singletons as singletons
 from isosphere.metrics import verification as verification
 from isosphere.models import Embedder as Embedder
+from isosphere.models import Expected as Expected
 from isosphere.models import build_embedder as build_embedder
+from isosphere.models import expects as expects
 from isosphere.monitor import NormMonitor as NormMonitor
 from isosphere.samplers import ClassBatches as ClassBatches
 

@@ -179,7 +179,8 @@ def build_embedder(
         network = freeze_batch_norm(network)
     if pooling is not None:
         set_pooling(network, pooling, backbone)
-        features = network.num_features if hasattr(network, "maps") else features
+        ours: Any = network
+        features = ours.num_features if hasattr(network, "maps") else features
     built = Embedder(network, features, PREPROCESSINGS.get(preprocessing or "", own), head, dim)
     built.origin = origin
     return built

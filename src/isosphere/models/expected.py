@@ -50,7 +50,7 @@ def _of_torchvision(name: str) -> tuple[int, int, str]:
     """Of torchvision's best weights of that name."""
     import torchvision.models
 
-    view: Any = torchvision.models.get_model_weights(name).DEFAULT.transforms()  # type: ignore[attr-defined]
+    view: Any = torchvision.models.get_model_weights(name).DEFAULT.transforms()
     return view.crop_size[0], view.resize_size[0], view.interpolation.value
 
 

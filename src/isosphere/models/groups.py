@@ -39,7 +39,8 @@ def parameter_groups(
 def _each(module: nn.Module, spared: str) -> Iterator[tuple[str, nn.Parameter, bool]]:
     """Every parameter once, as (name, parameter, whether it is decayed)."""
     seen = set()
-    named = getattr(module, "no_weight_decay", set)() if spared == "vectors" else ()  # as timm's networks name tokens
+    tokens: Any = getattr(module, "no_weight_decay", set)  # as timm's networks name them
+    named = tokens() if spared == "vectors" else ()
     for path, owner in module.named_modules():
         for own, parameter in owner.named_parameters(recurse=False):
             name = f"{path}.{own}".lstrip(".")

@@ -62,7 +62,7 @@ def _known(name: str) -> dict[str, Any]:
 
 def _origin(name: str) -> dict[str, Any]:
     settings = settings_of(name)
-    config = _config(name) if is_source(name) else {"architecture": name}
+    config: dict[str, Any] = _config(name) if is_source(name) else {"architecture": name}
     found = {"name": config["architecture"], "arguments": dict(config.get("model_args") or {})}
     return found | {"mean": [*map(float, settings["mean"])], "std": [*map(float, settings["std"])]}
 
