@@ -9,8 +9,9 @@ import timm
 import torch
 from safetensors.torch import save_file
 
-from isosphere import build_embedder, load_run
+from isosphere import build_embedder, load, load_run
 from isosphere.errors import BadArgument, DamagedFile, Incompatible, NotFound, Option, UnknownName, Unreachable
+from isosphere.export.folder import to_folder
 from isosphere.models import hub
 from isosphere.models.backbones import build_backbone
 from isosphere.models.expected import expects
@@ -154,6 +155,9 @@ def test_a_run_needs_no_folder_and_no_hub_afterwards(tmp_path, offline):
     shutil.rmtree(tmp_path / "net")
     found = load_run(tmp_path / "run", "cpu")
     assert torch.equal(found.embed(images), before) and found.model.preprocessing.mean == tuple(SETTINGS["mean"])
+    to_folder(found, tmp_path / "exported")
+    again = load(tmp_path / "exported", "cpu")
+    assert torch.equal(again.embed(images), before) and again.recipe.model.backbone == "local-dir:net"
     (tmp_path / "run" / "result.json").unlink()
     torch.save(saved | {"step": 1, "finished": False}, tmp_path / "run" / "checkpoint.pt")
     assert fit(recipe, tmp_path / "run", "cpu", resume=True)["last"].keys() == run["last"].keys()
