@@ -157,6 +157,12 @@ PAIR_LOSSES = Family(
             BOTH,
             "recall_surrogate",
         ),
+        "CrossBatchMemory": Formula(
+            r"L\left( \{f_1, \dots, f_N\} \text{ against } \{f_1, \dots, f_N, m_1, \dots, m_M\} \right)",
+            "$L$ is any other pair loss here, $m$ are the last $M$ embeddings before the batch, held constant.",
+            "Time $O(N (N + M) D)$. Memory: the $M$ embeddings, and one block of cosines.",
+            "Not for NT-Xent. It reads no value of the device, and its shapes change until the memory is full.",
+        ),
     },
 )
 

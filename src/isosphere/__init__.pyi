@@ -20,6 +20,7 @@ from isosphere.losses import CircleLoss as CircleLoss
 from isosphere.losses import ContrastiveLoss as ContrastiveLoss
 from isosphere.losses import CosFace as CosFace
 from isosphere.losses import CosineClassifier as CosineClassifier
+from isosphere.losses import CrossBatchMemory as CrossBatchMemory
 from isosphere.losses import DecoupledContrastiveLoss as DecoupledContrastiveLoss
 from isosphere.losses import InfoNCELoss as InfoNCELoss
 from isosphere.losses import LiftedStructureLoss as LiftedStructureLoss

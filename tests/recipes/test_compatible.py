@@ -24,6 +24,7 @@ def test_every_recipe_of_ours_goes_together():
         ("rendered", {"loss": "NTXent", "batches.views": "3"} | SHUFFLED, ("loss", "batches", "data")),
         ("rendered", {"batches.size": "4", "batches.per_class": "4"}, ("loss", "batches.size")),
         ("rendered", {"batches": "Shuffled", "batches.size": "1"}, ("loss", "batches.size")),
+        ("rendered", {"loss": "ArcFace", "batches.memory": "64"}, ("loss", "batches.memory")),
         ("rendered", {"loop.unit": "epochs"}, ("loop.unit", "batches")),
         ("rendered", {"classes.shard": "true"}, ("classes", "loss")),
         ("rendered", {"loss": "ArcFace", "classes.rate": "0.5"}, ("classes.rate", "optimizer")),

@@ -4,6 +4,7 @@ from .balanced import balanced_directions
 from .contrastive import NTXentLoss, SupConLoss
 from .lists import CircleLoss, LiftedStructureLoss, RankedListLoss
 from .margins import ArcFace, CosFace, CosineClassifier, LinearClassifier, NormFace, ProxyAnchorLoss, SphereFace
+from .memory import CrossBatchMemory
 from .norms import SEC
 from .own import pair_loss
 from .pairs import ContrastiveLoss, MultiSimilarityLoss, NPairLoss, SemiHardTripletLoss, TripletLoss
@@ -20,6 +21,7 @@ __all__ = [
     "ContrastiveLoss",
     "CosFace",
     "CosineClassifier",
+    "CrossBatchMemory",
     "DecoupledContrastiveLoss",
     "InfoNCELoss",
     "LiftedStructureLoss",

@@ -92,6 +92,12 @@ def check(embeddings: Tensor, labels: Tensor, weights: Tensor | None = None, sev
             raise BadArgument("labels", int(low if low < 0 else high), f"from 0 to {len(weights) - 1}")
 
 
+def check_anchors(anchors: slice | None) -> None:
+    """Refuse anything but a slice of rows that follow each other."""
+    if anchors is not None and (not isinstance(anchors, slice) or anchors.step not in (None, 1)):
+        raise BadArgument("anchors", anchors, "a slice of rows such as slice(0, 64), or None for all")
+
+
 def check_finite(**sources: Tensor) -> None:
     """Raise NotFinite for the first row (N, D) that is not finite, by name; only where values may be read."""
     for name, source in sources.items():

@@ -23,10 +23,12 @@ def _supcon(cosines: Tensor, positive: Tensor, negative: Tensor, temperature: fl
     return (wanted * (total - logits)).sum(), slopes, counted.sum()
 
 
-def supcon(embeddings: Tensor, labels: Tensor, temperature: float = 0.1) -> Tensor:
+def supcon(
+    embeddings: Tensor, labels: Tensor, temperature: float = 0.1, anchors: slice | None = None
+) -> Tensor:
     """Supervised contrastive loss (the mean outside the logarithm), mean over anchors; (N, D), (N,) -> scalar."""
     check_positive(temperature=temperature)
-    return over_pairs(embeddings, labels, partial(_supcon, temperature=temperature))
+    return over_pairs(embeddings, labels, partial(_supcon, temperature=temperature), anchors=anchors)
 
 
 TWO_ROWS = "two rows of each label (for any other number use SupCon)"
@@ -71,8 +73,8 @@ class SupConLoss(nn.Module):
         check_positive(temperature=temperature)
         self.temperature = temperature
 
-    def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
-        return supcon(embeddings, labels, self.temperature)
+    def forward(self, embeddings: Tensor, labels: Tensor, anchors: slice | None = None) -> Tensor:
+        return supcon(embeddings, labels, self.temperature, anchors)
 
     def extra_repr(self) -> str:
         return f"temperature={self.temperature}"

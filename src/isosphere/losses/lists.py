@@ -69,21 +69,28 @@ def _ranked_list(
     return (share * outside + weights * inside).sum(), slopes, counted.sum()
 
 
-def circle(embeddings: Tensor, labels: Tensor, margin: float = 0.4, scale: float = 80.0) -> Tensor:
+def circle(
+    embeddings: Tensor, labels: Tensor, margin: float = 0.4, scale: float = 80.0, anchors: slice | None = None
+) -> Tensor:
     """Circle loss (Sun et al., CVPR 2020), mean over anchors with both kinds of pairs; (N, D), (N,) -> scalar."""
     check_positive(scale=scale)
     check_numbers(0, 1, margin=margin)
-    return over_pairs(embeddings, labels, partial(_circle, margin=margin, scale=scale))
+    return over_pairs(embeddings, labels, partial(_circle, margin=margin, scale=scale), anchors=anchors)
 
 
-def lifted_structure(embeddings: Tensor, labels: Tensor, margin: float = 1.0) -> Tensor:
+def lifted_structure(embeddings: Tensor, labels: Tensor, margin: float = 1.0, anchors: slice | None = None) -> Tensor:
     """Lifted structure loss, generalized by Hermans et al. (2017), on distances of directions; -> scalar."""
     check_numbers(0, margin=margin)
-    return over_pairs(embeddings, labels, partial(_lifted, margin=margin))
+    return over_pairs(embeddings, labels, partial(_lifted, margin=margin), anchors=anchors)
 
 
 def ranked_list(
-    embeddings: Tensor, labels: Tensor, margin: float = 0.4, boundary: float = 1.2, temperature: float = 10.0
+    embeddings: Tensor,
+    labels: Tensor,
+    margin: float = 0.4,
+    boundary: float = 1.2,
+    temperature: float = 10.0,
+    anchors: slice | None = None,
 ) -> Tensor:
     """Ranked list loss (Wang et al., CVPR 2019), mean over anchors with both kinds of pairs; -> scalar.
 
@@ -92,7 +99,7 @@ def ranked_list(
     check_numbers(0, margin=margin)
     check_positive(boundary=boundary, temperature=temperature)
     rows = partial(_ranked_list, margin=margin, boundary=boundary, temperature=temperature)
-    return over_pairs(embeddings, labels, rows)
+    return over_pairs(embeddings, labels, rows, anchors=anchors)
 
 
 class CircleLoss(nn.Module):
@@ -104,8 +111,8 @@ class CircleLoss(nn.Module):
         check_numbers(0, 1, margin=margin)
         self.margin, self.scale = margin, scale
 
-    def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
-        return circle(embeddings, labels, self.margin, self.scale)
+    def forward(self, embeddings: Tensor, labels: Tensor, anchors: slice | None = None) -> Tensor:
+        return circle(embeddings, labels, self.margin, self.scale, anchors)
 
     def extra_repr(self) -> str:
         return f"margin={self.margin}, scale={self.scale}"
@@ -119,8 +126,8 @@ class LiftedStructureLoss(nn.Module):
         check_numbers(0, margin=margin)
         self.margin = margin
 
-    def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
-        return lifted_structure(embeddings, labels, self.margin)
+    def forward(self, embeddings: Tensor, labels: Tensor, anchors: slice | None = None) -> Tensor:
+        return lifted_structure(embeddings, labels, self.margin, anchors)
 
     def extra_repr(self) -> str:
         return f"margin={self.margin}"
@@ -135,8 +142,8 @@ class RankedListLoss(nn.Module):
         check_positive(boundary=boundary, temperature=temperature)
         self.margin, self.boundary, self.temperature = margin, boundary, temperature
 
-    def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
-        return ranked_list(embeddings, labels, self.margin, self.boundary, self.temperature)
+    def forward(self, embeddings: Tensor, labels: Tensor, anchors: slice | None = None) -> Tensor:
+        return ranked_list(embeddings, labels, self.margin, self.boundary, self.temperature, anchors)
 
     def extra_repr(self) -> str:
         return f"margin={self.margin}, boundary={self.boundary}, temperature={self.temperature}"

@@ -49,7 +49,7 @@ def _decorated(function: Callable, closed: bool) -> Callable:
     settings = list(inspect.signature(function).parameters.values())[3:]
 
     @wraps(function)
-    def loss(embeddings: Tensor, labels: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    def loss(embeddings: Tensor, labels: Tensor, *args: Any, anchors: slice | None = None, **kwargs: Any) -> Tensor:
         check(embeddings, labels, several=True)
         for value in (*args, *kwargs.values()):
             if isinstance(value, Tensor) and value.requires_grad:
@@ -70,7 +70,7 @@ def _decorated(function: Callable, closed: bool) -> Callable:
                 value, slopes = with_slopes(losses, cosines) if learning else (losses(cosines), cosines)
             return value.sum(), slopes, cosines.new_full((), len(cosines))
 
-        return over_pairs(embeddings, labels, rows)
+        return over_pairs(embeddings, labels, rows, anchors=anchors)
 
     shown = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in ("embeddings", "labels")]
     loss.__signature__ = inspect.Signature([*shown, *settings])  # type: ignore[attr-defined]

@@ -2,7 +2,8 @@
 
 Each is a function of a block of cosines (R, N) and the masks of its positive and negative pairs, which returns the
 sum of the loss, its slopes dL/dS (phi of Eq. 4) and the number of terms. Raw embeddings go in; any number a class.
-Labels are class numbers (N,), or multi-hot (N, C), where two samples are positive if they share one.
+Labels are class numbers (N,), or multi-hot (N, C), where two samples are positive if they share one. `anchors` is a
+slice of the rows that are compared with all, by default every row; the others are only compared with.
 """
 
 from functools import partial
@@ -82,20 +83,24 @@ def _contrastive(
     return value, slopes, cosines.new_full((), len(cosines))
 
 
-def triplet(embeddings: Tensor, labels: Tensor, margin: float = 1.0) -> Tensor:
+def triplet(embeddings: Tensor, labels: Tensor, margin: float = 1.0, anchors: slice | None = None) -> Tensor:
     """Mean of `max(d_ap - d_an + margin, 0)` over all triplets, d squared chords; (N, D), (N,) -> scalar."""
     check_numbers(0, margin=margin)
-    return over_pairs(embeddings, labels, partial(_triplet, margin=margin))
+    return over_pairs(embeddings, labels, partial(_triplet, margin=margin), anchors=anchors)
 
 
-def semihard_triplet(embeddings: Tensor, labels: Tensor, margin: float = 0.2) -> Tensor:
+def semihard_triplet(embeddings: Tensor, labels: Tensor, margin: float = 0.2, anchors: slice | None = None) -> Tensor:
     """Mean of `max(d_ap - d_an + margin, 0)` over positive pairs; d_an is the least above d_ap, else the largest."""
     check_numbers(0, margin=margin)
-    return over_pairs(embeddings, labels, partial(_semihard, margin=margin))
+    return over_pairs(embeddings, labels, partial(_semihard, margin=margin), anchors=anchors)
 
 
 def npair(
-    embeddings: Tensor, labels: Tensor, scale: float = 25.0, negatives: Literal["positives", "all"] = "positives"
+    embeddings: Tensor,
+    labels: Tensor,
+    scale: float = 25.0,
+    negatives: Literal["positives", "all"] = "positives",
+    anchors: slice | None = None,
 ) -> Tensor:
     """Normalized N-pair loss (Eq. 3), mean over its positive pairs; (N, D), (N,) -> scalar.
 
@@ -104,7 +109,7 @@ def npair(
     """
     _check_npair(scale, negatives)
     rows = partial(_npair, scale=scale)
-    return over_pairs(embeddings, labels, rows, None if negatives == "all" else _first_two)
+    return over_pairs(embeddings, labels, rows, None if negatives == "all" else _first_two, anchors=anchors)
 
 
 def _check_npair(scale: float, negatives: str) -> None:
@@ -130,16 +135,21 @@ def multi_similarity(
     beta: float = 40.0,
     base: float = 0.5,
     epsilon: float = 0.1,
+    anchors: slice | None = None,
 ) -> Tensor:
     """Multi-similarity loss with its mining, divided by the batch size, skipped anchors counted; -> scalar."""
     check_positive(alpha=alpha, beta=beta)
     check_numbers(base=base, epsilon=epsilon)
     rows = partial(_multi_similarity, alpha=alpha, beta=beta, base=base, epsilon=epsilon)
-    return over_pairs(embeddings, labels, rows)
+    return over_pairs(embeddings, labels, rows, anchors=anchors)
 
 
 def contrastive(
-    embeddings: Tensor, labels: Tensor, positive_margin: float = 1.0, negative_margin: float = 0.5
+    embeddings: Tensor,
+    labels: Tensor,
+    positive_margin: float = 1.0,
+    negative_margin: float = 0.5,
+    anchors: slice | None = None,
 ) -> Tensor:
     """Sum of `max(positive_margin - S_ap, 0)` and `max(S_an - negative_margin, 0)` over all pairs, over the batch size.
 
@@ -147,7 +157,7 @@ def contrastive(
     """
     check_numbers(positive_margin=positive_margin, negative_margin=negative_margin)
     rows = partial(_contrastive, positive_margin=positive_margin, negative_margin=negative_margin)
-    return over_pairs(embeddings, labels, rows, both=False)
+    return over_pairs(embeddings, labels, rows, both=False, anchors=anchors)
 
 
 class TripletLoss(nn.Module):
@@ -158,8 +168,8 @@ class TripletLoss(nn.Module):
         check_numbers(0, margin=margin)
         self.margin = margin
 
-    def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
-        return triplet(embeddings, labels, self.margin)
+    def forward(self, embeddings: Tensor, labels: Tensor, anchors: slice | None = None) -> Tensor:
+        return triplet(embeddings, labels, self.margin, anchors)
 
     def extra_repr(self) -> str:
         return f"margin={self.margin}"
@@ -173,8 +183,8 @@ class SemiHardTripletLoss(nn.Module):
         check_numbers(0, margin=margin)
         self.margin = margin
 
-    def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
-        return semihard_triplet(embeddings, labels, self.margin)
+    def forward(self, embeddings: Tensor, labels: Tensor, anchors: slice | None = None) -> Tensor:
+        return semihard_triplet(embeddings, labels, self.margin, anchors)
 
     def extra_repr(self) -> str:
         return f"margin={self.margin}"
@@ -188,8 +198,8 @@ class NPairLoss(nn.Module):
         _check_npair(scale, negatives)
         self.scale, self.negatives = scale, negatives
 
-    def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
-        return npair(embeddings, labels, self.scale, self.negatives)
+    def forward(self, embeddings: Tensor, labels: Tensor, anchors: slice | None = None) -> Tensor:
+        return npair(embeddings, labels, self.scale, self.negatives, anchors)
 
     def extra_repr(self) -> str:
         return f"scale={self.scale}, negatives={self.negatives!r}"
@@ -204,8 +214,8 @@ class MultiSimilarityLoss(nn.Module):
         check_numbers(base=base, epsilon=epsilon)
         self.alpha, self.beta, self.base, self.epsilon = alpha, beta, base, epsilon
 
-    def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
-        return multi_similarity(embeddings, labels, self.alpha, self.beta, self.base, self.epsilon)
+    def forward(self, embeddings: Tensor, labels: Tensor, anchors: slice | None = None) -> Tensor:
+        return multi_similarity(embeddings, labels, self.alpha, self.beta, self.base, self.epsilon, anchors)
 
     def extra_repr(self) -> str:
         return f"alpha={self.alpha}, beta={self.beta}, base={self.base}, epsilon={self.epsilon}"
@@ -219,8 +229,8 @@ class ContrastiveLoss(nn.Module):
         check_numbers(positive_margin=positive_margin, negative_margin=negative_margin)
         self.positive_margin, self.negative_margin = positive_margin, negative_margin
 
-    def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
-        return contrastive(embeddings, labels, self.positive_margin, self.negative_margin)
+    def forward(self, embeddings: Tensor, labels: Tensor, anchors: slice | None = None) -> Tensor:
+        return contrastive(embeddings, labels, self.positive_margin, self.negative_margin, anchors)
 
     def extra_repr(self) -> str:
         return f"positive_margin={self.positive_margin}, negative_margin={self.negative_margin}"

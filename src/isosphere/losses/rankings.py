@@ -91,7 +91,11 @@ def _scores(
 
 
 def smooth_ap(
-    embeddings: Tensor, labels: Tensor, temperature: float = 0.01, per_class: int | None = None
+    embeddings: Tensor,
+    labels: Tensor,
+    temperature: float = 0.01,
+    per_class: int | None = None,
+    anchors: slice | None = None,
 ) -> Tensor:
     """1 less the smoothed average precision (Brown et al., ECCV 2020), mean over anchors; (N, D), (N,) -> scalar.
 
@@ -101,7 +105,7 @@ def smooth_ap(
     check_positive(temperature=temperature)
     _check_bound(per_class)
     rows = partial(_rows, score=_precision, temperature=temperature, per_class=per_class)
-    return over_pairs(embeddings, labels, rows)
+    return over_pairs(embeddings, labels, rows, anchors=anchors)
 
 
 def recall_surrogate(
@@ -111,6 +115,7 @@ def recall_surrogate(
     temperature: float = 0.01,
     rank_temperature: float = 1.0,
     per_class: int | None = None,
+    anchors: slice | None = None,
 ) -> Tensor:
     """1 less the share of positives among the k nearest, smoothed (Patel et al., CVPR 2022), mean over ks and anchors.
 
@@ -121,7 +126,7 @@ def recall_surrogate(
     _check_bound(per_class)
     score = partial(_within, ks=_checked_ks(ks), temperature=rank_temperature)
     rows = partial(_rows, score=score, temperature=temperature, per_class=per_class)
-    return over_pairs(embeddings, labels, rows)
+    return over_pairs(embeddings, labels, rows, anchors=anchors)
 
 
 def _check_bound(per_class: int | None) -> None:
@@ -144,8 +149,8 @@ class SmoothAPLoss(nn.Module):
         _check_bound(per_class)
         self.temperature, self.per_class = temperature, per_class
 
-    def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
-        return smooth_ap(embeddings, labels, self.temperature, self.per_class)
+    def forward(self, embeddings: Tensor, labels: Tensor, anchors: slice | None = None) -> Tensor:
+        return smooth_ap(embeddings, labels, self.temperature, self.per_class, anchors)
 
     def extra_repr(self) -> str:
         return f"temperature={self.temperature}, per_class={self.per_class}"
@@ -167,9 +172,9 @@ class RecallSurrogateLoss(nn.Module):
         self.ks, self.per_class = _checked_ks(ks), per_class
         self.temperature, self.rank_temperature = temperature, rank_temperature
 
-    def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
+    def forward(self, embeddings: Tensor, labels: Tensor, anchors: slice | None = None) -> Tensor:
         settings = self.ks, self.temperature, self.rank_temperature, self.per_class
-        return recall_surrogate(embeddings, labels, *settings)
+        return recall_surrogate(embeddings, labels, *settings, anchors)
 
     def extra_repr(self) -> str:
         temperatures = f"temperature={self.temperature}, rank_temperature={self.rank_temperature}"

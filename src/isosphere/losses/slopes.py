@@ -14,7 +14,7 @@ from torch import Tensor
 
 from isosphere import sphere
 
-from .checks import check, check_loss, reads_values, warn
+from .checks import check, check_anchors, check_loss, reads_values, warn
 from .transforms import attached, transformed, untransformed, wanted
 
 BLOCK = 2**22  # cosines in memory at a time: all pairs of 2,048 embeddings
@@ -66,11 +66,12 @@ def rows_to_slopes(
     return total, left_gradient, right_gradient
 
 
-def _blocks(left: Tensor, columns: Tensor) -> list[slice]:
-    """The rows of left (N, D) whose products with columns (M, D) are in memory at a time."""
+def _blocks(left: Tensor, columns: Tensor, anchors: slice | None = None) -> list[slice]:
+    """The rows of left (N, D), all or the anchors, whose products with columns (M, D) are in memory at a time."""
     # D rows are never too many: their products take the memory of the gradient by columns.
     step = max(BLOCK // max(1, len(columns)), columns.shape[1], 1)
-    return [slice(start, min(start + step, len(left))) for start in range(0, len(left), step)]
+    first, end, _ = (anchors or slice(None)).indices(len(left))
+    return [slice(start, min(start + step, end)) for start in range(first, end, step)]
 
 
 def _add_products(
@@ -108,29 +109,33 @@ def over_pairs(
     rows: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]],
     chosen: Callable[[Tensor], tuple[Tensor, Tensor]] | None = None,
     both: bool = True,
+    anchors: slice | None = None,
 ) -> Tensor:
     """A loss over the cosines of all pairs (i, j), i != j, of embeddings (N, D) with labels (N,) or (N, C), a scalar.
 
     `rows(cosines, positive, negative)`, each (R, N), returns the sum of its terms, the slopes (R, N) and the number of
     terms that the sum is divided by. `chosen(labels)` returns masks (N,) that restrict i and j. `both`: a term needs a
-    positive and a negative pair. Then a batch with one kind alone has no loss, and a warning says so.
+    positive and a negative pair. Then a batch with one kind alone has no loss, and a warning says so. `anchors` are the
+    rows i, by default all.
     """
     check(embeddings, labels, several=True)
+    check_anchors(anchors)
     raw = sphere.raised(embeddings)
     if transformed(raw, labels):
-        return untransformed(partial(over_pairs, rows=rows, chosen=chosen, both=both), (raw,), (labels,))
+        again = partial(over_pairs, rows=rows, chosen=chosen, both=both, anchors=anchors)
+        return untransformed(again, (raw,), (labels,))
     gradients = wanted(raw)
     with torch.no_grad():
         unit = sphere.directions(raw)
         labels = labels.float() if labels.ndim == 2 else labels
-        anchors, others = (None, None) if chosen is None else chosen(labels)
+        firsts, others = (None, None) if chosen is None else chosen(labels)
         total, gradient = unit.new_zeros(()), torch.zeros_like(unit)
         terms: list[Tensor] = []
         with torch.autocast(unit.device.type, enabled=False):
-            for block in _blocks(unit, unit):
+            for block in _blocks(unit, unit, anchors):
                 positive, negative = pair_masks(block, labels)
-                if anchors is not None and others is not None:
-                    allowed = anchors[block, None] & others
+                if firsts is not None and others is not None:
+                    allowed = firsts[block, None] & others
                     positive, negative = positive & allowed, negative & allowed
                 value, slopes, number = rows(unit[block] @ unit.T, positive, negative)
                 total += value
@@ -143,7 +148,7 @@ def over_pairs(
         gradient = through_directions(raw, unit, gradient)
     # Looked for where the loss is zero, which is rarely, and never where it would synchronize.
     if both and reads_values(total) and len(labels) > 1 and total == 0:
-        blocks = _blocks(unit, unit)
+        blocks = _blocks(unit, unit, anchors)
         if not any(pair_masks(block, labels)[0].any() for block in blocks):
             warn("all labels of the batch are different, and the loss is 0: most losses need two of a class")
         elif not any(pair_masks(block, labels)[1].any() for block in blocks):

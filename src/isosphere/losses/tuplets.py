@@ -39,20 +39,24 @@ def _decoupled(
     return torch.where(counted, total - logits, 0).sum(), slopes, counted.sum()
 
 
-def tuplet_margin(embeddings: Tensor, labels: Tensor, margin: float = 0.1, scale: float = 64.0) -> Tensor:
+def tuplet_margin(
+    embeddings: Tensor, labels: Tensor, margin: float = 0.1, scale: float = 64.0, anchors: slice | None = None
+) -> Tensor:
     """Tuplet margin loss (Yu and Tao, ICCV 2019), mean over positive pairs; the margin is an angle in radians."""
     check_positive(scale=scale)
     check_numbers(0, math.pi / 2, margin=margin)
-    return over_pairs(embeddings, labels, partial(_tuplet_margin, margin=margin, scale=scale))
+    return over_pairs(embeddings, labels, partial(_tuplet_margin, margin=margin, scale=scale), anchors=anchors)
 
 
-def decoupled_contrastive(embeddings: Tensor, labels: Tensor, temperature: float = 0.1) -> Tensor:
+def decoupled_contrastive(
+    embeddings: Tensor, labels: Tensor, temperature: float = 0.1, anchors: slice | None = None
+) -> Tensor:
     """Decoupled contrastive loss (Yeh et al., ECCV 2022): the positive is not in the denominator; -> scalar.
 
     It has no lower bound at 0. The mean is over positive pairs whose anchor has a negative.
     """
     check_positive(temperature=temperature)
-    return over_pairs(embeddings, labels, partial(_decoupled, temperature=temperature))
+    return over_pairs(embeddings, labels, partial(_decoupled, temperature=temperature), anchors=anchors)
 
 
 class TupletMarginLoss(nn.Module):
@@ -64,8 +68,8 @@ class TupletMarginLoss(nn.Module):
         check_numbers(0, math.pi / 2, margin=margin)
         self.margin, self.scale = margin, scale
 
-    def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
-        return tuplet_margin(embeddings, labels, self.margin, self.scale)
+    def forward(self, embeddings: Tensor, labels: Tensor, anchors: slice | None = None) -> Tensor:
+        return tuplet_margin(embeddings, labels, self.margin, self.scale, anchors)
 
     def extra_repr(self) -> str:
         return f"margin={self.margin}, scale={self.scale}"
@@ -79,8 +83,8 @@ class DecoupledContrastiveLoss(nn.Module):
         check_positive(temperature=temperature)
         self.temperature = temperature
 
-    def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
-        return decoupled_contrastive(embeddings, labels, self.temperature)
+    def forward(self, embeddings: Tensor, labels: Tensor, anchors: slice | None = None) -> Tensor:
+        return decoupled_contrastive(embeddings, labels, self.temperature, anchors)
 
     def extra_repr(self) -> str:
         return f"temperature={self.temperature}"

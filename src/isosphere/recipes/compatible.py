@@ -10,7 +10,7 @@ from isosphere.recipes.constraints import AdaptiveSEC, CutInitialization, Decoup
 from isosphere.recipes.data import Data, Faces
 from isosphere.recipes.evaluation import OwnEvaluation
 from isosphere.recipes.losses import MarginLoss, NTXent, OwnLoss, PairLoss
-from isosphere.recipes.schema import SGD, Classes, Model, OwnModel, Recipe, Shuffled
+from isosphere.recipes.schema import SGD, Batches, Classes, Model, OwnModel, Recipe, Shuffled
 
 
 def check(recipe: Recipe) -> None:
@@ -90,6 +90,10 @@ def _of_batches(recipe: Recipe) -> Iterator[Incompatible]:
     if isinstance(loss, NTXent) and alike != 2:
         reason = f"NTXent compares an image with one other of its kind, and a batch has {alike}"
         yield Incompatible(("loss", field), reason, (Option(field, 2), Option("loss", "SupCon")))
+    if isinstance(batches, Batches) and batches.memory and (isinstance(loss, NTXent) or not isinstance(loss, PairLoss)):
+        remedies = (Option("batches.memory", 0), Option("loss", "MultiSimilarity"))
+        reason = f"{name} cannot compare with a memory of past batches; pair losses of any labels can"
+        yield Incompatible(("loss", "batches.memory"), reason, remedies)
     kind, least = ("image", 1) if isinstance(batches, Shuffled) else ("class", batches.per_class)
     if batches.size == least and isinstance(loss, PairLoss):
         reason = f"{name} has nothing to compare in a batch of one {kind}"

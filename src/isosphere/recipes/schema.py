@@ -88,6 +88,9 @@ class Batches(Checked):
     """Images in a batch, over all processes."""
     per_class: Count = 4
     """Images of each class in a batch. The paper has 3, 3, 2, 5 for its four losses."""
+    memory: Whole = 0
+    """Embeddings of past batches that a pair loss also compares with (XBM); 0 is none. On a GPU the network is still
+    compiled with loop.compile, but the step is not captured."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -15,7 +15,7 @@ from isosphere.data.packed import PackedSet
 from isosphere.data.two_views import ContrastiveView
 from isosphere.errors import BadArgument, Option, UnfillableBatch, WrongSize
 from isosphere.inference import half_precision
-from isosphere.losses import CosineClassifier, ShardedClassifier, sampling
+from isosphere.losses import CosineClassifier, CrossBatchMemory, ShardedClassifier, sampling
 from isosphere.losses.constraint import Constraint
 from isosphere.models.embedder import Embedder
 from isosphere.models.groups import parameter_groups
@@ -122,9 +122,16 @@ def same_network(one: schema.Recipe, other: schema.Recipe, device: torch.device)
 def is_captured(recipe: schema.Recipe, device: torch.device) -> bool:
     """Whether a whole step is one CUDA graph.
 
-    Joining the rows of drawn classes reads from the device, which a captured step must not.
+    Joining the rows of drawn classes reads from the device, which a captured step must not. A memory of past batches
+    grows and turns, which a captured step cannot.
     """
-    return recipe.loop.compile and device.type == "cuda" and distributed.world() == 1 and recipe.classes.rate == 1
+    alone = device.type == "cuda" and distributed.world() == 1
+    return recipe.loop.compile and alone and recipe.classes.rate == 1 and not memory(recipe)
+
+
+def memory(recipe: schema.Recipe) -> int:
+    """How many embeddings of past batches the loss also compares with."""
+    return recipe.batches.memory if isinstance(recipe.batches, schema.Batches) else 0
 
 
 def for_capture(task: Task) -> Task:
@@ -148,7 +155,9 @@ def build_criterion(
         return own.own_criterion(loss, given, dim, classes)
     fields = dict(vars(loss))
     if isinstance(loss, options.PairLoss):
-        return resolve_name(loss.criterion)(**fields)
+        criterion = resolve_name(loss.criterion)(**fields)
+        remembered = memory(recipe)
+        return CrossBatchMemory(criterion, dim, remembered) if remembered else criterion
     if isinstance(loss, options.ClassLoss):
         return resolve_name(loss.criterion)(dim, classes, **fields)
     scale = fields.pop("scale")
