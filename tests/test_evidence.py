@@ -1,4 +1,4 @@
-"""Every number of README and docs/evidence comes from results/, and a wrong one is noticed."""
+"""Every number of README and of the docs comes from results/, and a wrong one is noticed."""
 
 import subprocess
 import sys
@@ -39,6 +39,11 @@ def test_a_part_that_was_changed_by_hand_is_written_again():
 def test_numbers_without_a_source(text, found):
     assert numbers.loose(text) == found
     assert numbers.loose(text, made=[text]) == []
+
+
+def test_a_number_of_a_guide_is_among_its_settings_or_noticed():
+    assert evidence.stray("guides/simclr.md", "the factor 7.143 and 83.4 %") == ["83.4 %"]
+    assert evidence.stray("guides/own_images.md", "the factor 7.143") == ["7.143"]
 
 
 def text_of(*, gain: str = "", row: str = "") -> str:

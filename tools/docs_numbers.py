@@ -13,7 +13,7 @@ from isosphere.runs import Record, read_results
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 DATA = {"cub200": "CUB-200-2011", "cars196": "Cars196"}
 LOSSES = {"triplet": "triplet", "semihard": "semi-hard", "npair": "N-pair", "ms": "multi-similarity"}
-METHODS = {"none": "no constraint", "l2reg": "L2-reg", "sec": "SEC", "sec-initial": "SEC, radius of the first batch"}
+METHODS = {"none": "baseline", "l2reg": "L2-reg", "sec": "SEC", "sec-initial": "SEC, radius of the first batch"}
 
 
 def results(name: str) -> list[Record]:
@@ -47,7 +47,7 @@ def chosen() -> str:
             recipe = sec[0]["recipe"]
             eta, rate = f"{recipe['constraint']['eta']:g}", f"{recipe['optimizer']['lr']:g}"
             rows.append((name, words, eta, rate, percent(none, "recall@1"), percent(sec, "recall@1")))
-    return table(("data", "loss", "eta", "rate of the head", "R@1, no constraint", "R@1, SEC"), rows)
+    return table(("data", "loss", "eta", "rate of the head", "R@1, baseline", "R@1, SEC"), rows)
 
 
 def heads() -> str:

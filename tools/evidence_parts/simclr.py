@@ -34,6 +34,24 @@ def scores(name: str) -> str:
     return table(f"method | eta | {' | '.join(RATES)} | top-5 | k-NN | mean norm | variance | paper's probe", rows)
 
 
+def known() -> str:
+    """Probe and k-NN of every method on one line for each set of runs, and the paper's probe."""
+    methods, rows = ("none", "l2reg", "sec", "sec-ema", "sec-relative"), []
+    wanted = {
+        (SMALL, "probe_top1"): "ResNet-18, CIFAR-10: probe", (SMALL, "knn"): "the same: k-NN",
+        (LARGE, "probe_top1"): "ResNet-50, CIFAR-10: probe",
+        (HUNDRED, "probe_top1"): "ResNet-18, CIFAR-100: probe", (HUNDRED, "knn"): "the same: k-NN",
+    }  # fmt: skip
+    for (name, key), words in wanted.items():
+        values = {method: values_of([run["last"] for run in only(results(name).runs, method=method)], key)
+                  for method in methods}  # fmt: skip
+        seeds = str(max(map(len, values.values())))
+        rows.append((words, seeds, *[spread(values[method]) if values[method] else "-" for method in methods]))
+    paper = SIMCLR_RESULTS["cifar10", 100]
+    rows.append(("the paper's ResNet-50: probe", "-", *[f"{paper[m][0]:.1f}" if m in paper else "-" for m in methods]))
+    return table(f"in percent | seeds | {' | '.join(map(label, methods))}", rows)
+
+
 def differences() -> str:
     """Paired differences of ResNet-18."""
     runs = results(SMALL).runs

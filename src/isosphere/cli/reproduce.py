@@ -89,7 +89,7 @@ def _check_source(tuned_by: Path, tuning: bool, changes: dict[str, str]) -> None
 
 
 def _show(asked: Namespace, records: list["Record"], cells: list[str], held: "Results") -> None:
-    """The table over seeds, differences from no constraint, and the paper's numbers."""
+    """The table over seeds, differences from the baseline, and the paper's numbers."""
     from isosphere.paper.experiment import siblings
     from isosphere.paper.tables import printed
     from isosphere.report.tables import differences_table, printed_table, seeds_table, show

@@ -106,7 +106,7 @@ def differences(runs: list[Path], out: Path, metric: str = "", than: str = BASEL
         raise BadArgument("runs", than, "pairs of one cell and seed, one of each of them the method to compare with")
     cells = cells_in_order(records, found)
     rows, columns = style.rows_of(len(found), 4)
-    title = f"{registry.metric(metric).heading} less that with {labels.method_label(than)}, paired by seed\n"
+    title = f"{registry.metric(metric).heading} less {labels.method_label(than)}, paired by seed\n"
     title += labels.about([record["recipe"] for record in records])
     height = 1.0 + 0.32 * (len(cells) + 1)
     with style.sheet(out, title, rows, columns, (3.6, height), sharex=True, sharey=True) as (figure, panels):

@@ -155,7 +155,7 @@ def by_method(records: Iterable[R]) -> dict[tuple[str, str], list[R]]:
 
 
 def differences_table(records: Records, where: str = "") -> Table:
-    """All methods against no constraint, and relative SEC against SEC, pooled over cells, in points."""
+    """All methods against the baseline, and relative SEC against SEC, pooled over cells, in points."""
     title = f"paired differences in points: mean over cells, {INTERVAL}" + (f"; {where}" if where else "")
     headings = ("difference", "metric", "mean", "interval", "cells above 0", "pairs")
     table = Table(*headings, title=escape(title), box=box.SIMPLE)

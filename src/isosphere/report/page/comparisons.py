@@ -98,7 +98,7 @@ def method_changes(records: Sequence[Record], methods: Iterable[str]) -> list[st
         every = [(one, plain[one["cell"], one["seed"]]) for one in own if (one["cell"], one["seed"]) in plain]
         pairs = [pair for pair in every if not _other_settings(*pair)]
         found = changed_metrics(*(_means([pair[side]["last"] for pair in pairs]) for side in (0, 1)))
-        against = f"{labels.method_label(method)} against no constraint"
+        against = f"{labels.method_label(method)} against the baseline"
         if found:
             count = "one pair of runs" if len(pairs) == 1 else f"mean over {len(pairs)} pairs of runs"
             count += f" (of {len(every)})" * (len(pairs) < len(every))

@@ -50,7 +50,7 @@ def results_section(results: Results, place: str, styles: Styles) -> str:
 
 
 def in_order(records: Sequence[Record]) -> list[str]:
-    """The methods as they first appear, but no constraint before all."""
+    """The methods as they first appear, but the baseline before all."""
     return sorted(dict.fromkeys(record["method"] for record in records), key=lambda method: method != BASELINE)
 
 
@@ -118,7 +118,7 @@ def _best(metric: Metric, records: Sequence[Record]) -> float:
 
 
 def forests(records: Sequence[Record]) -> list[str]:
-    """The headline of every method less that without constraint: a row a cell, and the pooled mean."""
+    """The headline of every method less the baseline: a row a cell, and the pooled mean."""
     metric = headline(records)
     if metric is None:
         return []
@@ -129,7 +129,7 @@ def forests(records: Sequence[Record]) -> list[str]:
         ends = [f"{100 * end:+.1f}" for end in (its.low, its.high) if end is not None]
         interval = f", 95 % interval {' to '.join(ends)}" if ends else ""
         pairs = "one pair" if its.pairs == 1 else f"{its.pairs} pairs"
-        title = f"{labels.method_label(its.method)}: {metric.heading} less that of no constraint, points"
+        title = f"{labels.method_label(its.method)}: {metric.heading} less the baseline, points"
         svg = panel_svg(
             partial(draw_forest, its=its, cells=cells),
             f"{title}: {100 * its.mean:+.1f}{interval} ({pairs})", (3.7, 1.0 + 0.22 * (len(cells) + 1)),
