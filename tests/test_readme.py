@@ -2,16 +2,19 @@
 
 import re
 import shlex
+import shutil
 import warnings
 from pathlib import Path
 
 import pytest
 import torch
 
+from commands import isosphere
 from isosphere import cli
 from isosphere.paper import ALL
 from isosphere.recipes import options
 from isosphere.recipes.constraints import SEC
+from tiny import PHOTOS
 
 ROOT = Path(__file__).parents[1]
 MAP = ROOT / "docs" / "evidence" / "paper_map.md"
@@ -33,10 +36,10 @@ def quoted(path: Path) -> list[str]:
     return re.findall(r"`([^`]+)`", prose)
 
 
-def commands(path: Path) -> list[list[str]]:
+def commands(path: Path, prose: bool = True) -> list[list[str]]:
     """The words of every `isosphere ...` in blocks, less comments, what stands before, and `...` with what follows."""
     lines = "\n".join(blocks(path, "")).replace("\\\n", " ").splitlines()
-    lines += [" ".join(one.split()) for one in quoted(path) if not re.search(PLACEHOLDERS, one)]
+    lines += [" ".join(one.split()) for one in quoted(path) if prose and not re.search(PLACEHOLDERS, one)]
     found = [re.search(r"(?:^|-m |\d )isosphere (.+)", line) for line in lines]
     words = [shlex.split(match.group(1), comments=True) for match in found if match]
     return [its[: its.index("...")] if "..." in its else its for its in words]
@@ -80,6 +83,23 @@ def test_commands_can_be_typed_and_name_recipes_and_fields_that_there_are(path):
         else:
             name = "photos-sec" if asked.what.startswith("./") else asked.what
         options.override(ALL[name], asked.changes)
+
+
+SMALL = [*PHOTOS.split(), "--loop.steps", "1", "--loop.workers", "0"]
+OTHERS = ("demo", "--model.", "serve")  # tested elsewhere, or with weights that are not here, or without an end
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/start/first_run.md", "docs/guides/own_images.md"])
+def test_the_commands_for_own_images_run(page, photos, trained, tmp_path):
+    for name in ("my_photos", "other_photos"):
+        shutil.copytree(photos, tmp_path / name)  # a link would be called as what it leads to
+    if page.endswith("own_images.md"):  # it begins with the split of a run that is there
+        shutil.copytree(trained, tmp_path / "runs" / "my_photos-sec-seed0", ignore=shutil.ignore_patterns(".lock*"))
+    found = [its for its in commands(ROOT / page, prose=False) if not any(word.startswith(OTHERS) for word in its)]
+    for words in found:
+        small = SMALL if words[0] == "train" and "--resume" not in words else []
+        isosphere(*words, *small, folder=tmp_path)
+    assert {"train", "embed"} <= {words[0] for words in found} and (tmp_path / "e.npy").is_file()
 
 
 def test_commands_are_found_in_blocks_and_in_lines():

@@ -97,3 +97,10 @@ def test_a_run_is_called_and_claims_what_its_recipe_has_become(name, changes, ca
     found, recipe = labels.named(name, find(name, changes), ALL)
     assert found == called and recipe.claim.endswith(claim)
     assert recipe == replace(find(name, changes), claim=recipe.claim)
+
+
+def test_a_run_on_a_link_is_called_as_the_link(tmp_path):
+    (tmp_path / "disk_7").mkdir()
+    (tmp_path / "my_photos").symlink_to(tmp_path / "disk_7")
+    recipe = find("photos-sec", {"data.root": f"{tmp_path}/my_photos/../my_photos/."})
+    assert labels.named("photos-sec", recipe, ALL)[0] == "my_photos-sec"

@@ -3,6 +3,7 @@
 Recipes are JSON in today's words, as `options.to_dict` and `isosphere.runs` give them.
 """
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -179,7 +180,7 @@ def named(name: str, recipe: schema.Recipe, recipes: Mapping[str, schema.Recipe]
     plain = (key for key, its in recipes.items() if its.constraint == schema.Baseline())
     base = max((key for key in plain if f"{name}-".startswith(f"{key}-")), key=len)
     own = next((word for word in ("photos", "faces") if word in base.split("-")), "")
-    root = Path(getattr(recipe.data, "root", "") or own).resolve()
+    root = Path(os.path.abspath(getattr(recipe.data, "root", "") or own))  # not resolved: a link has a name of its own
     first = base.replace(own, (root.name if root.is_dir() else root.stem) or own) if own else base
     if recipe.constraint == known.constraint and not other_loss:
         return first + name.removeprefix(base), recipe
