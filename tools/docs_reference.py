@@ -20,7 +20,9 @@ PLAIN = {
         *(f"isosphere.{name}" for name in losses.__all__ if name in NO_LOSS[1:]),
         "isosphere.losses.constraint.Constraint",
     ),
-    "Networks": ("isosphere.Embedder", "isosphere.build_embedder"),
+    "Networks": (
+        "isosphere.Embedder", "isosphere.build_embedder", "isosphere.expects", "isosphere.Expected",
+    ),
     "The algebra": ("isosphere.sphere.norms", "isosphere.sphere.directions", "isosphere.sphere.cosines"),
 }  # fmt: skip
 WITH_METHODS = ("SEC", "TrainedRun", "Gallery", "NormMonitor", "ClassBatches", "Constraint", "RunFolder")

@@ -15,7 +15,7 @@ SIGNED = {"base", "positive_margin", "negative_margin"}  # cosines: all other nu
 ZERO = {  # what may be 0; all other numbers are above it
     "margin", "epsilon", "base", "positive_margin", "negative_margin", "eta", "rho", "ramp", "shift", "seed",
     "train_fraction", "held_out", "jitter", "weight_decay", "momentum", "warmup", "final", "save_every", "workers",
-    "snapshot_every", "snapshot_images", "width", "folds", "backbone_lr",
+    "snapshot_every", "snapshot_images", "width", "folds", "backbone_lr", "memory",
 }  # fmt: skip
 BEYOND = {  # the first number that is too large; all others have no end
     "base": 1.01, "positive_margin": 1.01, "negative_margin": 1.01, "rho": 1.01, "ramp": 1.01, "scale": 1.01, "at": 1.0,
