@@ -109,7 +109,7 @@ def formula_section(name: str, formula: Formula, family: Family) -> str:
 def keys_table() -> str:
     """What numbers are called in files and tables."""
     known = [*registry.SCORES, *registry.OTHERS]
-    recalls = [registry.metric("recall@1"), registry.metric("rank1@1000")]
+    recalls = [registry.metric("recall@1"), registry.metric("cmc@1"), registry.metric("rank1@1000")]
     pairs = [registry.metric(f"lfw_{end}") for end in registry.PAIRS]
     rows = [(f"`{one.key}`", one.heading, one.unit, one.better, one.about) for one in (*recalls, *known, *pairs)]
     about = "A unit of % means that files hold a fraction, which tables show times 100."

@@ -348,6 +348,25 @@ METRICS = Family(
             NEIGHBORS,
             LONE,
         ),
+        "cmc_at_k": Formula(
+            r"\frac{1}{|Q|} \sum_{i \in Q} \left[ 1 + \left| \{ n \in N_i : S_{in} \geq \max_{p \in P_i} S_{ip} \} "
+            r"\right| \leq k \right]",
+            "$Q$ are the queries with a positive. $P_i$ has the query's class, but not its group.",
+            NEIGHBORS,
+            "Queries without a positive do not count, as in the protocol of Market-1501.",
+        ),
+        "mean_average_precision": Formula(
+            r"\frac{1}{|Q|} \sum_{i \in Q} \frac{1}{|P_i|} \sum_{p \in P_i} \text{precision}_i(\text{rank of } p)",
+            "As above, over the whole ranking.",
+            "Time $O(N M (D + \\log R))$ for $R$ positives, in blocks.",
+            "Queries without a positive do not count.",
+        ),
+        "ranking_metrics": Formula(
+            r"\text{CMC}, \; \text{mAP}",
+            "The two above, from one pass over the cosines.",
+            NEIGHBORS,
+            "Queries without a positive do not count.",
+        ),
         "singletons": Formula(
             r"\left| \{ i : P_i = \emptyset \} \right|", "Queries that no answer can serve.", "Time $O(N)$.", "None."
         ),

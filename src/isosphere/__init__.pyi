@@ -45,14 +45,17 @@ from isosphere.losses import TupletMarginLoss as TupletMarginLoss
 from isosphere.losses import balanced_directions as balanced_directions
 from isosphere.losses import pair_loss as pair_loss
 from isosphere.metrics import clustering_metrics as clustering_metrics
+from isosphere.metrics import cmc_at_k as cmc_at_k
 from isosphere.metrics import identification as identification
 from isosphere.metrics import kmeans as kmeans
 from isosphere.metrics import knn_accuracy as knn_accuracy
 from isosphere.metrics import linear_probe as linear_probe
 from isosphere.metrics import map_at_r as map_at_r
+from isosphere.metrics import mean_average_precision as mean_average_precision
 from isosphere.metrics import nmi as nmi
 from isosphere.metrics import pairwise_f1 as pairwise_f1
 from isosphere.metrics import r_precision as r_precision
+from isosphere.metrics import ranking_metrics as ranking_metrics
 from isosphere.metrics import recall_at_k as recall_at_k
 from isosphere.metrics import retrieval_metrics as retrieval_metrics
 from isosphere.metrics import singletons as singletons

@@ -121,7 +121,7 @@ def test_each_layout_gives_the_zero_shot_split(name: str, make, tmp_path: Path) 
         [4, 5],
     )
     assert not set(benchmark.train.classes) & set(benchmark.test.classes)
-    paths = benchmark.train.paths + benchmark.test.paths
+    paths = [*benchmark.train.paths, *benchmark.test.paths]
     assert len(set(paths)) == 14 and benchmark.test[8].shape == (3, 6, 8)
     assert (benchmark.query is None) == (name != "inshop")
 

@@ -11,6 +11,8 @@ from isosphere.metrics.registry import leading, metric
     [
         ("recall@8", "R@8", "%", "higher"),
         ("map@r", "MAP@R", "%", "higher"),
+        ("cmc@10", "rank 10", "%", "higher"),
+        ("map", "mAP", "%", "higher"),
         ("rank1@1000000", "rank 1 of 1,000,000", "%", "higher"),
         ("rank1@wild", "rank 1 among wild", "%", "higher"),
         ("lfw_tar@0.001", "LFW TAR at FAR 0.1 %", "%", "higher"),
@@ -38,10 +40,12 @@ def test_a_task_has_a_leading_metric_at_the_end_and_on_the_way():
 
 def test_tables_have_an_order():
     names = ["nmi", "rank1@100", "rank1@9", "mine", "mine_auc", "lfw", "lfw_auc", "lfw_norm_auroc", "recall@10"]
+    names += ["cmc@10", "map", "cmc@5"]
     names += ["recall@2", "norm_mean", "accuracy", "rank1@zoo", "rank1_norm_auroc", "singletons"]
     ordered = [one.key for one in registry.scores(names)]
-    assert ordered == ["recall@2", "recall@10", "nmi", "accuracy", "lfw", "mine", "rank1@9", "rank1@100", "rank1@zoo"]
+    assert ordered[:6] == ["recall@2", "recall@10", "cmc@5", "cmc@10", "map", "nmi"]
+    assert ordered[6:] == ["accuracy", "lfw", "mine", "rank1@9", "rank1@100", "rank1@zoo"]
     details = [one.key for one in registry.pair_details(names)]
     assert details == ["lfw_auc", "mine_auc", "lfw_norm_auroc", "rank1_norm_auroc"]
     compared = [one.key for one in registry.compared(names)]
-    assert compared == ["accuracy", "lfw", "mine", "rank1@100", "lfw_norm_auroc", "rank1_norm_auroc"]
+    assert compared == ["map", "accuracy", "lfw", "mine", "rank1@100", "lfw_norm_auroc", "rank1_norm_auroc"]

@@ -23,6 +23,7 @@ from isosphere.errors import BadArgument
 
 FIELDS = {
     "data.skip_unreadable": "true leaves out files that cannot be read; by default they are an error",
+    "data.label_regex": "labels from names of files: the group in brackets of a pattern; by default the run's",
     "data.fraction": "faces: share of the shorter side that is cut out; by default the run's",
     "data.align": "faces: false cuts out a central square; by default the run's",
 }
@@ -30,7 +31,7 @@ FIELDS = {
 
 def declare(parser: Parser) -> None:
     parser.add_argument("run", type=Path, help="the run folder of the trained model")
-    parser.add_argument("images", type=Path, help="a folder of class folders, a flat folder of images, or a CSV")
+    parser.add_argument("images", type=Path, help="a folder of class folders, a flat folder, or a CSV or Parquet file")
     parser.add_argument("--out", type=Path, required=True, help="the .npy file; labels and paths go next to it")
     parser.add_argument("--features", action="store_true", help="write the backbone's features, not embeddings")
     parser.device()

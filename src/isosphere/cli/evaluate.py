@@ -24,7 +24,7 @@ SHOWN = {
 
 def declare(parser: Parser) -> None:
     parser.add_argument("run", type=Path, help="the run folder of the trained model")
-    parser.add_argument("--data", type=Path, help="folder or CSV; by default the run's own test images")
+    parser.add_argument("--data", type=Path, help="folder, CSV or Parquet file; by default the run's own test images")
     parser.add_argument("--probe", action="store_true", help="runs without labels: a linear probe at several rates")
     parser.device()
     parser.fields(SHOWN, lambda field: field.startswith("data."))

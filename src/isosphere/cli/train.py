@@ -8,7 +8,8 @@
   isosphere train --resume runs/my_photos-sec-seed0
   torchrun --nproc-per-node 2 -m isosphere train ./my_photos
 
-Images are a folder of class folders, or a CSV of path,label. `isosphere recipes` lists the recipes.
+Images are a folder of class folders, or a CSV or Parquet file with the columns path and label. Labels may be
+in names of files, too: --data.label_regex '(\\d+)_'. `isosphere recipes` lists the recipes.
 `isosphere recipes NAME` shows all fields of one with their reasons. Each field is an option here.
 `package.module:attribute` is a part of your own, also found in the current folder.
 Under torchrun all processes share the batch.
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 SHOWN = {
     "model.backbone": "small_cnn, or a model of timm or torchvision by name",
     "model.weights": "a file of pretrained weights for it; by default it starts from scratch",
+    "data.label_regex": "labels from names of files: the group in brackets of a pattern, such as (\\d+)_",
+    "data.split": "a run's split.json, to train and test on the same classes again",
     "data.size": "pixels a side that the network sees",
     "loss": "one of",
     "constraint": "what is done about the norms, one of",

@@ -12,7 +12,7 @@ on two layouts do not see the same batches.
 
 import hashlib
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -216,7 +216,7 @@ def _in_memory(images: ImageSet, device: torch.device | str) -> ImageSet:
 class _Decoded(Dataset):
     """`decoded[i]` is the i-th chunk of the files, uint8 (at most CHUNK, 3, 32, 32), or an error."""
 
-    def __init__(self, paths: list[str]) -> None:
+    def __init__(self, paths: Sequence[str]) -> None:
         self.chunks = [paths[first : first + CHUNK] for first in range(0, len(paths), CHUNK)]
 
     def __len__(self) -> int:

@@ -4,16 +4,20 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 from typing_extensions import Self
 
 from isosphere.errors import BadArgument, LeftOutWarning, NotFound, Option
 
-from . import lists, text_lists
+from . import lists
+from .columns import NO_NAMING, Naming
 from .decoding import decode
+from .naming import by_list, by_name, matched
+from .paths import Paths
 from .transforms import Staged, View
 
 Seen = Callable[[Tensor, Tensor], Tensor]
@@ -32,7 +36,7 @@ class Images(Protocol):
     note: str
 
     @property
-    def paths(self) -> list[str] | None:
+    def paths(self) -> Sequence[str] | None:
         """The file of each image; None for images in memory or in one file."""
 
     @property
@@ -76,11 +80,21 @@ def viewed(found: list[Tensor], view: Seen | None, numbers: Tensor | None = None
     return view(torch.stack(found), numbers)  # images of one size are seen at once, which is quicker and the same
 
 
+MARKS = ("tested", "is_query", "groups")
+"""What a source may say of each image, besides its class."""
+Set = TypeVar("Set", bound="LabeledImages")
+
+
 class LabeledImages(ABC):
     """What all of our sets share: labels, classes and the choice of classes."""
 
     note = ""
-    splits: list[str] | None = None
+    tested: Tensor | None = None
+    """Which images are for testing, bool (N,), where the source has a split."""
+    is_query: Tensor | None = None
+    """Which images ask, bool (N,), where the source says so."""
+    groups: Tensor | None = None
+    """A number of each image's group, long (N,), where it has one."""
 
     def __init__(self, labels: Tensor, classes: Sequence[str]) -> None:
         self.labels, self.classes = labels, list(classes)
@@ -105,6 +119,19 @@ class LabeledImages(ABC):
         wanted[torch.as_tensor(list(class_indices), dtype=torch.long)] = True
         return self.subset(wanted[self.labels].nonzero().flatten())
 
+    @property
+    def splits(self) -> list[str] | None:
+        """"train" or "test" for each image; None where the source has no split."""
+        return None if self.tested is None else ["test" if test else "train" for test in self.tested.tolist()]
+
+    def marked(self, part: Set, kept: Tensor) -> Set:
+        """A part of this set, with the notes and marks of its images (N,)."""
+        part.note = self.note
+        for name in MARKS:
+            mark = getattr(self, name)
+            setattr(part, name, None if mark is None else mark[kept])
+        return part
+
     def relabeled(self, indices: Iterable[int] | Tensor) -> tuple[Tensor, Tensor, list[str]]:
         """The indices as a tensor, and labels and classes of these images alone."""
         kept = torch.as_tensor(indices if isinstance(indices, Tensor) else list(indices), dtype=torch.long).cpu()
@@ -115,8 +142,7 @@ class LabeledImages(ABC):
 class ImageSet(LabeledImages):
     """Images with labels: `set[i]` is uint8 (3, H, W) from a file, or (C, H, W) from memory.
 
-    Either `paths` (a list of N) or `pixels` (uint8 (N, C, H, W)) is None. `splits` is None, or "train" or "test" for
-    each image. The rest is as `Images` says.
+    Either `paths` (N of them) or `pixels` (uint8 (N, C, H, W)) is None. The rest is as `Images` says.
     """
 
     def __init__(
@@ -125,24 +151,27 @@ class ImageSet(LabeledImages):
         classes: Sequence[str],
         paths: Sequence[str] | None = None,
         pixels: Tensor | None = None,
-        splits: Sequence[str] | None = None,
     ) -> None:
         super().__init__(labels, classes)
-        self.paths = None if paths is None else list(paths)
+        self.paths = None if paths is None else Paths.of(paths)
         self.pixels = pixels
-        self.splits = None if splits is None else list(splits)
 
     @classmethod
     def folder(
-        cls, root: str | Path, may_be_empty: Callable[[str], bool] = lambda name: False, whole: bool = False
+        cls,
+        root: str | Path,
+        may_be_empty: Callable[[str], bool] = lambda name: False,
+        whole: bool = False,
+        naming: Naming = NO_NAMING,
     ) -> "ImageSet":
         """All images of root/class/*.jpg and the other usual endings, classes and files in order of name.
 
-        A root with just a train/ and a test/ (or val/) folder of class folders has these `splits`. A val/ next to both
-        is left out. With `whole` it is kept, and there are no `splits`. Classes without an image are an error, unless
-        their name may be empty. A warning and the set's `note` count images in other places.
+        A root with just a train/ and a test/ (or val/) folder of class folders has these `splits`. In place of test/
+        there may be query/ and gallery/. A val/ next to them is left out. With `whole` it is kept, and there are no
+        `splits`. Classes without an image are an error, unless their name may be empty. A warning and the set's `note`
+        count images in other places.
         """
-        return cls._of(lists.class_folders(Path(root), may_be_empty, whole), root)
+        return cls._of(lists.class_folders(Path(root), may_be_empty, whole), root, naming)
 
     @classmethod
     def flat(cls, root: str | Path) -> "ImageSet":
@@ -150,20 +179,34 @@ class ImageSet(LabeledImages):
         return cls._of(lists.flat_folder(Path(root)), root)
 
     @classmethod
-    def csv(cls, path: str | Path, labeled: bool = True, whole: bool = False) -> "ImageSet":
-        """Images listed in a CSV with the columns path,label[,split]. Paths begin at the CSV's own folder.
+    def named(cls, root: str | Path, naming: Naming, whole: bool = False, keep: bool = False) -> "ImageSet":
+        """All images in a folder and in all folders below, with the labels that a pattern finds in their names.
 
-        A CSV without labels is one class, unless it must be `labeled`. Rows of val next to train and test are left out,
-        with a warning and a `note`. With `whole` they are kept, and there are no `splits`.
+        Images without one are left out, with a warning and a `note`. With `keep` their class is the folder.
         """
-        return cls._of(text_lists.csv_rows(Path(path), labeled, whole), path)
+        return cls._of(by_name(Path(root), naming, whole, keep), root, naming)
 
     @classmethod
-    def _of(cls, listed: lists.Listed, root: str | Path) -> "ImageSet":
-        classes = lists.ordered(listed.classes)
-        number = {name: label for label, name in enumerate(classes)}
-        labels = torch.tensor([number[name] for name in listed.labels], dtype=torch.long)
-        images = cls(labels, classes, listed.paths, splits=listed.splits)
+    def csv(
+        cls, path: str | Path, labeled: bool = True, whole: bool = False, naming: Naming = NO_NAMING
+    ) -> "ImageSet":
+        """Images listed in a CSV or Parquet file: path,label and, where there are such, split, role and group.
+
+        Paths begin at the list's own folder. A list without labels is one class, unless it must be `labeled`. Rows of
+        val next to train and test are left out, with a warning and a `note`. With `whole` they are kept, and there are
+        no `splits`.
+        """
+        return cls._of(by_list(Path(path), labeled, whole, naming), path, naming)
+
+    @classmethod
+    def _of(cls, listed: lists.Listed, root: str | Path, naming: Naming = NO_NAMING) -> "ImageSet":
+        classes = lists.ordered(listed.labels.values)
+        place = {name: number for number, name in enumerate(classes)}
+        order = np.array([place[name] for name in listed.labels.values], np.int64)
+        images = cls(torch.from_numpy(order[listed.labels.codes]), classes, listed.paths)
+        images.tested, images.is_query, images.groups = map(_tensor, listed[3:])
+        if naming.group_regex:
+            images.groups = _tensor(matched(naming.group_regex, listed.paths, root, "group_regex").apart())
         if listed.left_out:
             images.note = listed.left_out
             warnings.warn(LeftOutWarning(f"{root}: {listed.left_out}"), stacklevel=3)
@@ -188,7 +231,7 @@ class ImageSet(LabeledImages):
         return decode(self.files[index])
 
     @property
-    def files(self) -> list[str]:
+    def files(self) -> Sequence[str]:
         """The paths, of a set that must have them."""
         if self.paths is None:
             raise BadArgument("image_set", self, "of images in files; these are in memory already")
@@ -216,31 +259,30 @@ class ImageSet(LabeledImages):
     def subset(self, indices: Iterable[int] | Tensor) -> Self:
         """The images at these indices, in this order. Classes without images go, the others keep their order."""
         kept, labels, classes = self.relabeled(indices)
-        part = type(self)(
-            labels,
-            classes,
-            None if self.paths is None else [self.paths[i] for i in kept.tolist()],
-            None if self.pixels is None else self.pixels[kept],
-            None if self.splits is None else [self.splits[i] for i in kept.tolist()],
-        )
-        part.note = self.note
-        return part
+        paths = None if self.paths is None else self.paths[kept.numpy()]
+        return self.marked(type(self)(labels, classes, paths, None if self.pixels is None else self.pixels[kept]), kept)
 
 
-def open_images(root: str, flat: bool = False, whole: bool = False) -> ImageSet:
-    """A folder of class folders or of their split, or a CSV. With `flat` images without classes will do.
+def _tensor(array: np.ndarray | None) -> Tensor | None:
+    return None if array is None else torch.from_numpy(np.ascontiguousarray(array))
+
+
+def open_images(root: str, flat: bool = False, whole: bool = False, naming: Naming = NO_NAMING) -> ImageSet:
+    """A folder of class folders or of their split, or a list. With `flat` images without classes will do.
 
     With `whole` all parts of a split are taken, validation too.
     """
     if not root:
         kind = "images or of class folders" if flat else "class folders"
-        raise BadArgument(Option("data.root"), root, f"a folder of {kind}, or a CSV")
+        raise BadArgument(Option("data.root"), root, f"a folder of {kind}, or a CSV or Parquet file")
     path = existing(root)
     if path.is_file():
-        return ImageSet.csv(path, labeled=not flat, whole=whole)
+        return ImageSet.csv(path, labeled=not flat, whole=whole, naming=naming)
+    if naming.label_regex:
+        return ImageSet.named(path, naming, whole, keep=flat)
     if flat and (not lists.subfolders(path) or lists.nested(path)):
         return ImageSet.flat(path)
-    return ImageSet.folder(path, whole=whole)
+    return ImageSet.folder(path, whole=whole, naming=naming)
 
 
 def existing(root: str) -> Path:

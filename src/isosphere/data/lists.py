@@ -6,7 +6,11 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from isosphere.errors import EmptyClasses, NoImages, NotFound
+
+from .paths import Paths
 
 EXTENSIONS = {
     ".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".pbm",
@@ -21,86 +25,145 @@ SIDE_FILES = {  # known not to be images, so that they need no words
 SIDE_NAMES = {"readme", "license", "icon\r"}  # likewise, without an ending
 OTHERS = {"__MACOSX", "@eaDir"}  # folders of macOS's archives, and of Synology's thumbnails
 ENDINGS = ", ".join(sorted(EXTENSIONS))
+ROLES = frozenset({"query", "gallery"})
 VALIDATION = ("val", "valid", "validation", "dev")  # which tests where there is no test
 SIDES = {"train": "train", "training": "train", "test": "test", "testing": "test"} | dict.fromkeys(VALIDATION, "test")
+PARTS = SIDES | {"query": "query", "gallery": "gallery"}
+PARTS |= {"bounding_box_train": "train", "bounding_box_test": "gallery"}  # of Market-1501 and sets like it
+"""Folders of a split, and what is in them."""
+WHOLE = ({"train", "test"}, {"train", "query", "gallery"})
+"""The parts that make up a split."""
+
+
+class Column(NamedTuple):
+    """Cells as numbers (N,) of distinct values; -1 where a cell is empty."""
+
+    codes: np.ndarray
+    values: list[str]
+
+    @classmethod
+    def of(cls, cells: Iterable[str], known: Iterable[str] = ()) -> "Column":
+        """Cells with these known values, and with more in the order in which they are first met."""
+        number = {value: code for code, value in enumerate(known)}
+        codes = [number.setdefault(cell, len(number)) for cell in cells]
+        return cls(np.array(codes, np.int64), list(number)).merged()
+
+    def merged(self) -> "Column":
+        """Equal values as one, and empty ones as none."""
+        number = {value: code for code, value in enumerate(dict.fromkeys(filter(None, self.values)))}
+        table = np.array([*(number.get(value, -1) for value in self.values), -1])
+        return Column(table[self.codes], list(number))
+
+    def rows(self, rows: np.ndarray) -> "Column":
+        """These rows, with the values that they have."""
+        codes = self.codes[rows]
+        present = np.unique(codes[codes >= 0])
+        table = np.full(len(self.values) + 1, -1)  # the last is for empty cells
+        table[present] = np.arange(len(present))
+        return Column(table[codes], [self.values[code] for code in present.tolist()])
+
+    def cell(self, row: int) -> str:
+        """The value of a row."""
+        return self.values[self.codes[row]] if self.codes[row] >= 0 else ""
+
+    def apart(self) -> np.ndarray:
+        """The numbers (N,), where each empty cell has one of its own."""
+        return np.where(self.codes >= 0, self.codes, -1 - np.arange(len(self.codes)))
 
 
 class Listed(NamedTuple):
-    """Files, their classes, all classes, "train" or "test" of each if there is a split, and a note on files left out.
+    """Files, their classes, and a note on files left out.
+
+    Where something says so: whether each file is for testing, whether it is a query, and its group.
     """
 
-    paths: list[str]
-    labels: list[str]
-    classes: set[str]
-    splits: list[str] | None = None
+    paths: Paths
+    labels: Column
     left_out: str = ""
+    tested: np.ndarray | None = None
+    asks: np.ndarray | None = None
+    groups: np.ndarray | None = None
 
 
 def class_folders(root: Path, may_be_empty: Callable[[str], bool], whole: bool = False) -> Listed:
     """Images of root/class/, or of root/train/class/ and root/test/class/ if there are just these two.
 
-    A validation folder next to these two is left out. With `whole` it is kept, without a split.
+    In place of test/ there may be query/ and gallery/. A validation folder next to them is left out. With `whole` it is
+    kept, without a split.
     """
     if not root.is_dir():
         raise NotFound(root, "folder of class folders")
     names = subfolders(root)
     if not names:
-        files, others, _ = _inside(root)
+        files, others, _ = inside(root)
         instead = "a folder that holds one folder of images per class"
         instead += ", or train without classes by the recipe simclr-photos" if files else ""
         raise NoImages(root, "class folder", instead, len(files) + others.total())
     spare = spare_parts(names)
     kept = [name for name in names if name not in spare]
-    sides = {SIDES.get(name.lower(), name): root / name for name in kept}
-    given = len(kept) == 2 and sides.keys() == {"train", "test"} and all(map(subfolders, sides.values()))
-    places = [(side, sides[side]) for side in ("train", "test")] if given else [("", root)]
-    paths, labels, splits = [], [], []
-    classes: set[str] = set()
+    sides = {PARTS.get(name.lower(), name): root / name for name in kept}
+    given = len(kept) == len(sides) and sides.keys() in WHOLE and all(map(subfolders, sides.values()))
+    places = sorted(sides.items(), reverse=True) if given else [("", root)]  # train is first
+    paths, labels, parts = [], [], []
+    classes: dict[str, None] = {}
     if whole and given:
         places += [("", root / name) for name in spare]
         spare = []
-    unused = Counter({f"in {name}/": len(_below(root / name)[0]) for name in spare if given})
+    unused = Counter({f"in {name}/": len(files_below(root / name)[0]) for name in spare if given})
     left = unused + _stray(root) if given else Counter()
     for side, place in places:
         found, its_left = _classes(place, may_be_empty)
         for name, files in found.items():
             paths += files
             labels += [name] * len(files)
-            splits += [side] * len(files)
-        classes.update(found)
+            parts += [side] * len(files)
+        classes |= dict.fromkeys(found)
         left += its_left
     note = left_out(left)
     if unused.total():
-        note += f"; to measure on {' or '.join(spare)} instead, move {sides['test'].name}/ out of this folder, "
+        tests = " and ".join(f"{folder.name}/" for side, folder in sides.items() if side != "train")
+        note += f"; to measure on {' or '.join(spare)} instead, move {tests} out of this folder, "
         note += "or give a CSV of path,label,split"
-    return Listed(paths, labels, classes, splits if given and not whole else None, note)
+    return Listed(Paths.of(paths), Column.of(labels, classes), note, *split_of(parts if given else [], whole))
+
+
+def split_of(parts: list[str], whole: bool) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """Which images are for testing and which are queries, by the part of each; None where no part says so."""
+    sides = np.array(parts)
+    asks = sides == "query"
+    return None if whole or not parts else sides != "train", asks if asks.any() else None
 
 
 def flat_folder(root: Path) -> Listed:
     """Images in a folder and in all that it holds, as one class that has its name."""
-    files, others, _ = _inside(root)
+    files, others, _ = inside(root)
     folders = subfolders(root)
     for name in folders:
-        its, more = _below(root / name)
+        its, more = files_below(root / name)
         files += its
         others += more
     if not files:
         raise NoImages(root, "image", f"a folder with files that end in {ENDINGS}", others.total())
     repair = "for classes give the folder right above theirs"
     flat = f"all {len(files)} images in its folders are taken, without classes; {repair}" if folders else ""
-    left = "; ".join(filter(None, (flat, left_out(_unread(others)))))
-    return Listed(files, [root.name] * len(files), {root.name}, None, left)
+    left = "; ".join(filter(None, (flat, left_out(unread(others)))))
+    return Listed(Paths.of(files), Column.of([named(root)] * len(files)), left)
+
+
+def named(root: Path) -> str:
+    """What a folder is called, also the current one."""
+    return root.name or root.resolve().name or "images"
 
 
 def nested(root: Path) -> bool:
     """Whether images are deeper than in class folders, as in 2019/june/. Folders called train or test are a split."""
-    hollow = [name for name in subfolders(root) if not _inside(root / name)[0] and _below(root / name)[0]]
-    return bool(hollow) and not any(name.lower() in SIDES for name in hollow)
+    hollow = [name for name in subfolders(root) if not inside(root / name)[0] and files_below(root / name)[0]]
+    return bool(hollow) and not any(name.lower() in PARTS for name in hollow)
 
 
 def subfolders(root: Path) -> list[str]:
     """Folders in a folder, in order of name. Hidden ones, other programs' and our runs' are left out."""
-    return ordered(name for name in _inside(root)[2] if name != "runs" or not any(root.glob("runs/*/recipe.json")))
+    return ordered(name for name in inside(root)[2] if name != "runs" or not any(root.glob("runs/*/recipe.json")))
 
 
 def ordered(names: Iterable[str]) -> list[str]:
@@ -118,17 +181,17 @@ def some(names: Iterable[str], limit: int = 10) -> str:
 def spare_parts(parts: list[str]) -> list[str]:
     """The parts called validation, if one part trains and one tests without them."""
     spare = [part for part in parts if part.lower() in VALIDATION]
-    rest = sorted(SIDES.get(part.lower(), "") for part in parts if part not in spare)
-    return spare if rest == ["test", "train"] else []
+    rest = [PARTS.get(part.lower(), "") for part in parts if part not in spare]
+    return spare if len(rest) == len(set(rest)) and set(rest) in WHOLE else []
 
 
 def _classes(root: Path, may_be_empty: Callable[[str], bool]) -> tuple[dict[str, list[str]], Counter[str]]:
     """The images of each class folder, and how many images are left out, by the reason."""
     found, left, empty, deeper, unfit = {}, _stray(root), [], 0, 0
     for name in subfolders(root):
-        found[name], others, inner = _inside(root / name)
-        deeper += sum(len(_below(root / name / folder)[0]) for folder in inner)
-        left += _unread(others)
+        found[name], others, inner = inside(root / name)
+        deeper += sum(len(files_below(root / name / folder)[0]) for folder in inner)
+        left += unread(others)
         if not found[name] and not may_be_empty(name):
             empty.append(name)
             unfit += others.total()
@@ -138,11 +201,11 @@ def _classes(root: Path, may_be_empty: Callable[[str], bool]) -> tuple[dict[str,
 
 
 def _stray(root: Path) -> Counter[str]:
-    files, others, _ = _inside(root)
-    return Counter({"next to the class folders": len(files)}) + _unread(others)
+    files, others, _ = inside(root)
+    return Counter({"next to the class folders": len(files)}) + unread(others)
 
 
-def _inside(folder: Path) -> tuple[list[str], Counter[str], list[str]]:
+def inside(folder: Path) -> tuple[list[str], Counter[str], list[str]]:
     """Directly in a folder: images in order of name, endings of other files, names of folders."""
     others: Counter[str] = Counter()
     images, folders = [], []
@@ -159,7 +222,7 @@ def _inside(folder: Path) -> tuple[list[str], Counter[str], list[str]]:
     return sorted(images), others, folders
 
 
-def _below(folder: Path) -> tuple[list[str], Counter[str]]:
+def files_below(folder: Path) -> tuple[list[str], Counter[str]]:
     """In a folder and all folders below: images in order of name, endings of other files."""
     others: Counter[str] = Counter()
     images = []
@@ -173,7 +236,7 @@ def _below(folder: Path) -> tuple[list[str], Counter[str]]:
     return images, others
 
 
-def _unread(others: Counter[str]) -> Counter[str]:
+def unread(others: Counter[str]) -> Counter[str]:
     """Of other files those that may be images, by the reason."""
     kept = sorted(others.keys() - SIDE_FILES)
     return Counter({f"that end in {ending}" if ending else "without an ending": others[ending] for ending in kept})

@@ -89,7 +89,7 @@ class DatasetImages(LabeledImages):
     def subset(self, indices: Iterable[int] | Tensor) -> "DatasetImages":
         """The images at these indices, in this order. Classes without images go, the others keep their order."""
         kept, labels, classes = self.relabeled(indices)
-        return type(self)(self.dataset, self.rows[kept], labels, classes)
+        return self.marked(type(self)(self.dataset, self.rows[kept], labels, classes), kept)
 
     def _image(self, row: int, seed: int) -> Tensor:
         with seeded(seed):

@@ -4,7 +4,7 @@ Widths differ, and nothing is padded or squared. An image is a stretch of the bu
 buffer may be on a GPU, where a batch of crops is one gather.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import torch
@@ -61,7 +61,7 @@ class PackedSet(LabeledImages):
         return self.buffer.device
 
     @property
-    def paths(self) -> list[str] | None:
+    def paths(self) -> Sequence[str] | None:
         """The files that were packed."""
         return self.images.paths
 

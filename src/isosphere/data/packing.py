@@ -10,7 +10,7 @@ import json
 import os
 import shutil
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -85,7 +85,7 @@ def _check_whole(store: PackedSet, sums: np.ndarray, folder: Path) -> None:
 class _Resized(Dataset):
     """`resized[i]` is file i decoded, its shorter side at `shorter`, uint8 (H, W, 3), or its error."""
 
-    def __init__(self, paths: list[str], shorter: int) -> None:
+    def __init__(self, paths: Sequence[str], shorter: int) -> None:
         self.paths, self.shorter = paths, shorter
 
     def __getitem__(self, index: int) -> Tensor | UnreadableImage:
@@ -95,7 +95,7 @@ class _Resized(Dataset):
             return error
 
 
-def _fill(partial: Path, paths: list[str], shorter: int, workers: int | None) -> None:
+def _fill(partial: Path, paths: Sequence[str], shorter: int, workers: int | None) -> None:
     """Append every image that is not yet there, pixels first and its record after them."""
     done, unreadable = _keep_whole(partial), []
     images = in_workers(_Resized(paths, shorter), range(done, len(paths)), workers, "packing images")
@@ -133,7 +133,7 @@ def _keep_whole(partial: Path) -> int:
     return done
 
 
-def _manifest(paths: list[str], shorter: int, stores: Iterable[Path]) -> dict[str, int | str]:
+def _manifest(paths: Sequence[str], shorter: int, stores: Iterable[Path]) -> dict[str, int | str]:
     """What the store must have been made from: names below the common folder, and contents.
 
     Contents are read again only if no store was made from files of these sizes and times.
@@ -144,7 +144,7 @@ def _manifest(paths: list[str], shorter: int, stores: Iterable[Path]) -> dict[st
     return {"version": VERSION, "shorter": shorter, "images": len(paths), "files": contents, "stamps": stamps}
 
 
-def _digest(paths: list[str], content: Callable[[str], str]) -> str:
+def _digest(paths: Sequence[str], content: Callable[[str], str]) -> str:
     """One digest of the `content` of each file, with its name below their common folder."""
     common, digest = os.path.commonpath(paths), hashlib.sha256()
     with ThreadPoolExecutor() as pool:

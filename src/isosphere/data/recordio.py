@@ -202,6 +202,4 @@ class RecordSet(LabeledImages):
     def subset(self, indices: Iterable[int] | Tensor) -> Self:
         """The images at these indices, in this order, relabeled as by `ImageSet.subset`. The file is shared."""
         kept, labels, classes = self.relabeled(indices)
-        part = type(self)(self.file, self.places[kept], labels, classes)
-        part.note = self.note
-        return part
+        return self.marked(type(self)(self.file, self.places[kept], labels, classes), kept)

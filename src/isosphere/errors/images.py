@@ -44,6 +44,23 @@ class NoImages(InputError):
 
 
 @dataclass(eq=False)
+class NoMatch(InputError):
+    """A pattern that is in the name of no file."""
+
+    place: Any
+    pattern: str
+    files: int
+    example: str
+    option: Option
+
+    @property
+    def text(self) -> str:
+        """An example only where there is one."""
+        example = ", such as {example}" if self.files else ""
+        return f"{{option}} {{pattern!r}} matches none of {{files:,}} image files of {{place}}{example}; change it"
+
+
+@dataclass(eq=False)
 class EmptyClasses(InputError):
     """Class folders without an image; `deeper` images are in folders below, `others` files have no known ending."""
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from isosphere.data.alignment import FaceView
+from isosphere.data.columns import Naming
 from isosphere.data.decoding import in_memory
 from isosphere.data.frames import Source, framed, square
 from isosphere.data.images import ImageSet
@@ -21,6 +22,11 @@ from isosphere.recipes.fields import split_share
 
 if TYPE_CHECKING:
     from .trained import Trained
+
+
+def naming(data: schema.Data) -> Naming:
+    """Where the labels and groups of images are."""
+    return Naming(data.label_regex, data.group_regex, data.columns)
 
 
 def evaluation_view(data: schema.Data) -> FaceView | TestView:

@@ -21,7 +21,7 @@ from isosphere.recipes import schema
 from isosphere.sphere import directions
 
 from .embedding import Forward, ImageEmbedder, half_precision, workers
-from .preprocessing import parse_place, pixels_of, preprocessed
+from .preprocessing import naming, parse_place, pixels_of, preprocessed
 
 Pixels = Image.Image | np.ndarray | Tensor  # one image in memory
 
@@ -101,7 +101,8 @@ def embed_files(trained: Trained, root: str, out: Path, features: bool = False) 
     for path in (out, labels, paths):
         files.writable(path)
     place, share = parse_place(root, "root") if trained.recipe.data.framed else (root, None)
-    images, view = preprocessed(trained, open_images(place, flat=True, whole=True), Path(place), share)
+    named = replace(naming(trained.recipe.data), group_regex="")
+    images, view = preprocessed(trained, open_images(place, flat=True, whole=True, naming=named), Path(place), share)
     embeddings = trained.embedder(images, view, trained.model.features if features else trained.forward)
     names = [images.classes[label] for label in images.labels.tolist()]
     # Names, not numbers, which mean other classes in another folder.

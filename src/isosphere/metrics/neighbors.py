@@ -191,11 +191,18 @@ def total(parts: Sequence[Tensor]) -> Tensor:
 class Gallery:
     """Queries, references and who is a positive of whom; without references the queries are the gallery, less self.
 
-    `counts` (N,) is each query's number of positives; `width`, the largest, is the second dimension of the positives.
+    References of a query's class and of its group, such as a person's images by one camera, are left out. `counts` (N,)
+    is each query's number of positives. `width` is the second dimension of the positives.
     """
 
     def __init__(
-        self, embeddings: Array, labels: Array, ref_embeddings: Array | None = None, ref_labels: Array | None = None
+        self,
+        embeddings: Array,
+        labels: Array,
+        ref_embeddings: Array | None = None,
+        ref_labels: Array | None = None,
+        groups: Array | None = None,
+        ref_groups: Array | None = None,
     ) -> None:
         if (ref_embeddings is None) != (ref_labels is None):
             raise BadArgument("ref_labels", None, "given where ref_embeddings are, and only there")
@@ -218,6 +225,28 @@ class Gallery:
         self._members = torch.searchsorted(ref_sorted, self.labels, right=True) - self._first
         self.counts = self._members - int(self.without_self)
         self.width = max(1, int(self._members.max()))
+        self._groups: tuple[Tensor, Tensor] | None = None
+        if groups is not None or ref_groups is not None:
+            self._groups = self._checked_groups(groups, ref_groups)
+            self.counts = self._members - self._of_one_group(ref_sorted)
+
+    def _checked_groups(self, groups: Array | None, ref_groups: Array | None) -> tuple[Tensor, Tensor]:
+        """Groups of the queries (N,) and of the references (M,)."""
+        if groups is None or (ref_groups is None) != self.without_self:
+            raise BadArgument("ref_groups", ref_groups, "given where groups and ref_embeddings are, and only there")
+        groups, ref_groups = numbered(groups, ref_groups)
+        asked = checked_labels(groups, len(self.labels), self.labels.device, "groups")
+        if ref_groups is None:
+            return asked, asked
+        return asked, checked_labels(ref_groups, len(self._order), self.labels.device, "ref_groups")
+
+    def _of_one_group(self, ref_sorted: Tensor) -> Tensor:
+        """How many references have both the class and the group of each query, (N,); without references also itself."""
+        assert self._groups is not None
+        asked, held = self._groups[0], self._groups[1][self._order]
+        both = torch.stack([torch.cat([self.labels, ref_sorted]), torch.cat([asked, held])], 1)
+        _, cells = both.unique(dim=0, return_inverse=True)
+        return torch.bincount(cells[len(asked) :], minlength=len(both))[cells[: len(asked)]]
 
     def blocks(self) -> Iterator[tuple[slice, Tensor, Tensor]]:
         """Rows, positives' cosines (B, width) and negatives' (B, M). What is not of the kind, self too, is -inf.
@@ -237,5 +266,7 @@ class Gallery:
             columns = self._order[(self._first[rows, None] + places * same).clamp_(max=size - 1)]
             if self.without_self:
                 same &= columns != torch.arange(rows.start, rows.stop, device=places.device)[:, None]
+            if self._groups is not None:
+                same &= self._groups[1][columns] != self._groups[0][rows, None]
             positives = scores.gather(1, columns).masked_fill_(~same, -torch.inf)
             yield rows, positives, scores.scatter_(1, columns, -torch.inf)

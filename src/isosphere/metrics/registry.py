@@ -41,11 +41,14 @@ class Metric:
 
 VERIFIED: Final = "accuracy"  # what `verification` is judged by
 ACCURACY = "Accuracy: the share of pairs judged right, mean over the sets of pairs."
+MAP = "mAP: mean precision at the images of the query's class. Those of its group, such as its camera, are left out."
+CMC = "Rank k: the share of queries with an image of their class, and not of their group, among their k nearest."
 AUC = "AUC: area under the ROC curve of a set of pairs."
 TAR = "TAR at FAR x: the share of same pairs that are accepted where a share x of different pairs is."
 AUROC = "Norm AUROC: how often a wrong judgment has a lower norm than a right one; 50 is chance."
 SCORES = (
-    Metric("map@r", "MAP@R"), Metric("nmi", "NMI"), Metric("f1", "F1"), Metric("accuracy", "accuracy", about=ACCURACY),
+    Metric("map", "mAP", about=MAP), Metric("map@r", "MAP@R"), Metric("nmi", "NMI"), Metric("f1", "F1"),
+    Metric("accuracy", "accuracy", about=ACCURACY),
     Metric("lfw", "LFW"), Metric("lfw_dev", "LFW view 1"), Metric("agedb_30", "AgeDB-30"), Metric("cfp_fp", "CFP-FP"),
     Metric("cfp_ff", "CFP-FF"), Metric("knn", "k-NN"), Metric("probe_top1", "probe top-1"),
     Metric("probe_top5", "top-5"), Metric("probe_best_top1", "best top-1, picked on test"),
@@ -107,7 +110,7 @@ TRAINING_LOSS = "training_loss"
 """Of an evaluation in results: the criterion's mean since the one before."""
 LOGARITHMIC = (NORM_MEAN, NORM_VARIANCE, "penalty", "lr_proxy_mean", "radial_share", TURN_VARIANCE)
 """What is drawn on a logarithmic axis."""
-HIDDEN = ("norm_", "probe_", "turn_", "lr_", "recall@", "rank1")
+HIDDEN = ("norm_", "probe_", "turn_", "lr_", "recall@", "cmc@", "rank1")
 """How keys begin that are no score of their own."""
 
 
@@ -118,6 +121,8 @@ def metric(key: str) -> Metric:
     family, _, of = key.partition("@")
     if family == "recall":
         return Metric(key, f"R@{of}")
+    if family == "cmc":
+        return Metric(key, f"rank {of}", about=CMC)
     if family == "rank1":
         return Metric(key, f"rank 1 of {int(of):,}" if of.isdecimal() else f"rank 1 among {of}")
     if of and family in KNOWN:
@@ -153,11 +158,16 @@ def headline(names: Collection[str], training: bool = False) -> str:
 
 
 def scores(names: Collection[str]) -> list[Metric]:
-    """The metrics of a first table among these names: recalls, the others, own sets of pairs, ranks."""
-    recalls = sorted(int(name.split("@")[1]) for name in names if name.startswith("recall@"))
+    """The metrics of a first table among these names: recalls, CMC, the others, own sets of pairs, ranks."""
+    firsts = [f"{family}@{k}" for family in ("recall", "cmc") for k in _counts(names, family)]
     known = [one.key for one in SCORES if one.key in names]
     own = [name for name in pair_sets(names) if name not in KNOWN and name in names]
-    return [metric(key) for key in (*[f"recall@{k}" for k in recalls], *known, *own, *ranks(names))]
+    return [metric(key) for key in (*firsts, *known, *own, *ranks(names))]
+
+
+def _counts(names: Collection[str], family: str) -> list[int]:
+    """The numbers of neighbors of `recall@k` or `cmc@k`, in order."""
+    return sorted(int(name.split("@")[1]) for name in names if name.startswith(f"{family}@"))
 
 
 def shown(names: Collection[str]) -> list[Metric]:
@@ -204,7 +214,7 @@ def compared(names: Collection[str]) -> list[Metric]:
     predicts errors.
     """
     sets = pair_sets(names)
-    judged = [key for key in ("recall@1", "map@r", "accuracy", "probe_top1") if key in names]
+    judged = [key for key in ("recall@1", "map@r", "map", "accuracy", "probe_top1") if key in names]
     norms = [one.key for one in pair_details(names) if one.key.endswith("_norm_auroc")]
     return [metric(key) for key in (*judged, *(sets if len(sets) > 1 else ()), *_most(names), *norms)]
 

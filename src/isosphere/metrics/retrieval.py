@@ -3,6 +3,8 @@
 A negative that scores the same as a positive is ranked before it. So a collapsed model scores 0 and not 1. Self is
 excluded by index when there is no reference set. A query without any positive (a singleton) counts as wrong in every
 metric. `singletons` says how many there are. Labels are integers, or words.
+
+With `groups`, references of the query's class and group are left out: photographs of a person by one camera, say.
 """
 
 from collections.abc import Sequence
@@ -32,35 +34,47 @@ def recall_at_k(
     ks: Sequence[int] | int = (1, 2, 4, 8),
     ref_embeddings: Array | None = None,
     ref_labels: Array | None = None,
+    groups: Array | None = None,
+    ref_groups: Array | None = None,
 ) -> dict[int, float]:
     """The fraction of queries (N, D) with a positive among their k nearest, for each k.
 
     Without references the queries are searched among themselves, each without itself. References (M, D) are searched
     whole, so they must not hold the queries.
     """
-    ks = _checked_ks(ks)
-    gallery = Gallery(embeddings, labels, ref_embeddings, ref_labels)
-    return _recalls(torch.cat([_negatives_ahead(pos, neg) for _, pos, neg in gallery.blocks()]), ks)
+    ks = checked_ks(ks)
+    gallery = Gallery(embeddings, labels, ref_embeddings, ref_labels, groups, ref_groups)
+    return _recalls(torch.cat([negatives_ahead(pos, neg) for _, pos, neg in gallery.blocks()]), ks)
 
 
 def first_is_right(embeddings: Array, labels: Array) -> Tensor:
     """Whether each embedding's nearest other one has its label, bool (N,): Recall@1 query by query."""
     gallery = Gallery(embeddings, labels, None, None)
-    return torch.cat([_negatives_ahead(pos, neg) for _, pos, neg in gallery.blocks()]) < 1
+    return torch.cat([negatives_ahead(pos, neg) for _, pos, neg in gallery.blocks()]) < 1
 
 
 def map_at_r(
-    embeddings: Array, labels: Array, ref_embeddings: Array | None = None, ref_labels: Array | None = None
+    embeddings: Array,
+    labels: Array,
+    ref_embeddings: Array | None = None,
+    ref_labels: Array | None = None,
+    groups: Array | None = None,
+    ref_groups: Array | None = None,
 ) -> float:
     """Mean average precision at R, where R is the query's number of positives, over queries (N, D)."""
-    return _at_r(Gallery(embeddings, labels, ref_embeddings, ref_labels))[0]
+    return _at_r(Gallery(embeddings, labels, ref_embeddings, ref_labels, groups, ref_groups))[0]
 
 
 def r_precision(
-    embeddings: Array, labels: Array, ref_embeddings: Array | None = None, ref_labels: Array | None = None
+    embeddings: Array,
+    labels: Array,
+    ref_embeddings: Array | None = None,
+    ref_labels: Array | None = None,
+    groups: Array | None = None,
+    ref_groups: Array | None = None,
 ) -> float:
     """The mean fraction of positives among the R nearest. R is the query's number of positives, over queries (N, D)."""
-    return _at_r(Gallery(embeddings, labels, ref_embeddings, ref_labels))[1]
+    return _at_r(Gallery(embeddings, labels, ref_embeddings, ref_labels, groups, ref_groups))[1]
 
 
 def retrieval_metrics(
@@ -69,19 +83,23 @@ def retrieval_metrics(
     ks: Sequence[int] | int = (1, 2, 4, 8),
     ref_embeddings: Array | None = None,
     ref_labels: Array | None = None,
+    groups: Array | None = None,
+    ref_groups: Array | None = None,
 ) -> dict[str, float]:
     """All in one pass over the scores: recall@k for each k, map@r, r_precision and the count of singletons."""
-    ks = _checked_ks(ks)
-    gallery, ahead, sums = Gallery(embeddings, labels, ref_embeddings, ref_labels), [], []
+    ks = checked_ks(ks)
+    gallery = Gallery(embeddings, labels, ref_embeddings, ref_labels, groups, ref_groups)
+    ahead, sums = [], []
     for rows, positives, negatives in gallery.blocks():
-        ahead.append(_negatives_ahead(positives, negatives))
+        ahead.append(negatives_ahead(positives, negatives))
         sums.append(_precision_sums(positives, negatives, gallery.counts[rows]))
     metrics = {f"recall@{k}": value for k, value in _recalls(torch.cat(ahead), ks).items()}
     metrics["map@r"], metrics["r_precision"] = (total(sums) / len(gallery.counts)).tolist()
     return metrics | {"singletons": int((gallery.counts == 0).sum())}
 
 
-def _checked_ks(ks: Sequence[int] | int) -> list[int]:
+def checked_ks(ks: Sequence[int] | int) -> list[int]:
+    """Whole numbers of neighbors."""
     ks = listed(ks)
     for k in ks:
         if not isinstance(k, Integral) or isinstance(k, bool) or k < 1:
@@ -99,7 +117,7 @@ def _at_r(gallery: Gallery) -> tuple[float, float]:
     return mean_average, precision
 
 
-def _negatives_ahead(positives: Tensor, negatives: Tensor) -> Tensor:
+def negatives_ahead(positives: Tensor, negatives: Tensor) -> Tensor:
     """How many negatives score at least as high as the best positive, (B, R), (B, M) -> (B,). Singletons have NEVER."""
     best = positives.amax(1)
     ahead = (negatives >= best[:, None]).sum(1, dtype=torch.int32)

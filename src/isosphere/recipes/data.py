@@ -3,6 +3,7 @@
 Each names the function that opens it (`opened_by`). This takes the option and a device, and returns a `Task`.
 """
 
+import re
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
@@ -59,6 +60,21 @@ class Source(Checked):
         return False
 
     @property
+    def label_regex(self) -> str:
+        """A pattern for labels in names of files."""
+        return ""
+
+    @property
+    def group_regex(self) -> str:
+        """A pattern for groups in names of files."""
+        return ""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of a list's columns."""
+        return ()
+
+    @property
     def skip_unreadable(self) -> bool:
         """Whether files that cannot be decoded are left out."""
         return False
@@ -88,12 +104,23 @@ class Rendered(Source):
 
 @dataclass(frozen=True)
 class Folder(Source):
-    """Your own images: a folder of class folders, or train/ and test/ with these, or a CSV of path,label[,split]."""
+    """Your own images: class folders, or train/ and test/ with these, or labels in names of files, or a list.
+
+    A list is a CSV or Parquet file of path,label and, if you have them, split, role (query or gallery) and group.
+    """
 
     opened_by = "isosphere.train.retrieval:folder_task"
     own = True
     root: str = ""
-    """The folder, or the CSV file."""
+    """The folder, or the list: a CSV or Parquet file."""
+    label_regex: str = ""
+    """Labels from names of files, however deep the folders: the first group of this regular expression. (\\d+)_ makes
+    0002 of 0002_c1s1_000451_03.jpg. One with a slash is searched in the path, not the name."""
+    group_regex: str = ""
+    """Groups from names of files, likewise: c(\\d) is the camera above. Images of one class and group do not count as
+    matches."""
+    columns: tuple[str, ...] = ()
+    """Columns of a list with names of their own: path=file,label=person,split=part,role=kind,group=camera."""
     train_fraction: Fraction = 0.5
     """Share of the classes to train on, chosen by `seed`; the others are for testing. If there are train/ and test/
     folders, or a list with a column split, those decide."""
@@ -122,6 +149,7 @@ class Folder(Source):
         super().__post_init__()
         _inside(self)
         _one_split(self)
+        _names(self)
 
 
 @dataclass(frozen=True)
@@ -291,6 +319,23 @@ def _inside(data: Folder | Benchmark | Unlabeled | OwnData) -> None:
     if data.size > data.shorter:
         least = -(-data.size * 9 // 8)
         raise BadArgument("shorter", data.shorter, f"at least the size, {data.size}, and better {least}")
+
+
+def _names(data: Folder) -> None:
+    """A pattern has a group, whose text is the label; a column is named once, and for something."""
+    for field in ("label_regex", "group_regex"):
+        pattern = getattr(data, field)
+        try:
+            groups = re.compile(pattern).groups
+        except re.error as error:
+            raise BadArgument(field, pattern, f"a regular expression ({error})") from error
+        if pattern and not groups:
+            raise BadArgument(field, pattern, "a regular expression with a group in brackets, whose text it gives")
+    meanings = [column.partition("=")[0] for column in data.columns]
+    if wrong := [column for column in data.columns if not re.fullmatch("(path|label|split|role|group)=.+", column)]:
+        raise BadArgument("columns", wrong[0], "pairs such as label=person, of path, label, split, role or group")
+    if len(set(meanings)) < len(meanings):
+        raise BadArgument("columns", data.columns, "one name for each column")
 
 
 def _one_split(data: Folder | OwnData) -> None:

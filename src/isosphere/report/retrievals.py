@@ -27,13 +27,14 @@ class Nearest(NamedTuple):
 def nearest(held: Embedded, queries: Sequence[int] | np.ndarray, count: int) -> Nearest:
     """The nearest images of some queries (Q,) of a test set by cosine, in blocks of rows.
 
-    Queries with a gallery of their own search that; where all images ask, each searches all others.
+    Queries with a gallery of their own search that; where all images ask, each searches all others. Images of a query's
+    class and group are left out.
     """
     unit, labels = directions(torch.from_numpy(held.embeddings)), torch.from_numpy(held.labels)
     asks = torch.from_numpy(held.is_query)
-    others = len(labels) - 1 if asks.all() else int((~asks).sum())
-    if count > others:
-        raise BadArgument("count", count, f"at most {others}, the images that can be found")
+    groups = None if held.groups is None else torch.from_numpy(held.groups)
+    if count > findable(held):
+        raise BadArgument("count", count, f"at most {findable(held)}, the images that can be found")
     blocks = []
     for rows in torch.as_tensor(np.asarray(queries, dtype=np.int64)).split(256):
         scores = products(unit[rows], unit)  # (B, N)
@@ -42,12 +43,23 @@ def nearest(held: Embedded, queries: Sequence[int] | np.ndarray, count: int) -> 
         else:
             scores[:, asks] = -torch.inf
         same = labels[rows, None] == labels
+        if groups is not None:
+            scores.masked_fill_(same & (groups[rows, None] == groups), -torch.inf)
         right, wrong = (scores.masked_fill(~mask, -torch.inf).amax(1) for mask in (same, ~same))
         # Without any right image an error is not the model's; without any wrong one there is none.
         lead = torch.where(right.isfinite() & wrong.isfinite(), wrong - right, -torch.inf)
         best = scores.topk(count, 1)
         blocks.append((best.indices, best.values, lead, ~right.isfinite()))
     return Nearest(*(torch.cat(parts).numpy() for parts in zip(*blocks, strict=True)))
+
+
+def findable(held: Embedded) -> int:
+    """How many images every query can find."""
+    found = np.ones(len(held.labels), bool) if held.is_query.all() else ~held.is_query
+    marks = np.arange(len(found)) if held.groups is None else held.groups  # alone, an image is left out of its own
+    _, counts = np.unique(np.stack([held.labels, marks])[:, found], axis=1, return_counts=True)
+    left_out = int(counts.max(initial=0)) if held.is_query.all() or held.groups is not None else 0
+    return int(found.sum()) - left_out
 
 
 def evenly(held: Embedded, count: int) -> list[int]:

@@ -39,12 +39,16 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Embedded:
-    """Test embeddings (N, D) in float32, labels (N,), class names if kept, and which images are queries (N,)."""
+    """Test embeddings (N, D) in float32, labels (N,), class names if kept, and which images are queries (N,).
+
+    `groups` (N,), if there are such: images of a query's class and group do not count.
+    """
 
     embeddings: "np.ndarray"
     labels: "np.ndarray"
     classes: list[str]
     is_query: "np.ndarray"
+    groups: "np.ndarray | None" = None
 
 
 @dataclass
@@ -94,7 +98,10 @@ class RunFolder:
             if not len(labels) or not np.isfinite(embeddings).all():
                 raise ValueError("embeddings are none or not finite")
             is_query = arrays.get("is_query", np.ones(len(labels), bool)).astype(bool)
-            return Embedded(embeddings, labels.astype(np.int64), classes, is_query)
+            groups = arrays.get("groups")
+            if groups is not None and groups.shape != labels.shape:
+                raise ValueError(f"groups {groups.shape} do not fit labels {labels.shape}")
+            return Embedded(embeddings, labels.astype(np.int64), classes, is_query, groups)
         except UNREADABLE as error:
             self.fault(path, error)
             return None

@@ -137,6 +137,9 @@ class Journal:
         }
         if evaluation.is_query is not None:
             arrays["is_query"] = evaluation.is_query.numpy()
+        groups = getattr(evaluation, "groups", None)
+        if groups is not None:
+            arrays["groups"] = groups.numpy()
         _save(self.folder / runs.EMBEDDINGS, arrays)
         if images.paths is not None:
             lines = [below(path, self.recipe.data.root) for path in images.paths]

@@ -4,11 +4,11 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from isosphere.data.images import Images, open_images
+from isosphere.data.images import LabeledImages, open_images
 from isosphere.data.own import DatasetImages
 from isosphere.data.transforms import View
 from isosphere.errors import BadArgument, MovedData, NoProbe, NoTestPart, Option
-from isosphere.inference import ImageEmbedder, Trained, evaluation_view, parse_place, preprocessed
+from isosphere.inference import ImageEmbedder, Trained, evaluation_view, naming, parse_place, preprocessed
 from isosphere.recipes import schema
 from isosphere.recipes.own import NO_OBJECTS, Objects
 from isosphere.train import own
@@ -17,7 +17,7 @@ from isosphere.train.contrastive import Frozen
 from isosphere.train.evaluation import Embedded, Evaluation, evaluate
 from isosphere.train.faces import faces_evaluation
 from isosphere.train.overlap import kind_of
-from isosphere.train.retrieval import Retrieval, check_parts
+from isosphere.train.retrieval import Retrieval, check_parts, own_retrieval
 
 
 class MirroredRetrieval(Retrieval):
@@ -38,7 +38,7 @@ def measure_run(trained: Trained, data: Any = None, objects: Objects = NO_OBJECT
         relation = _relation(trained, evaluation)
     else:
         images, view, part = _other_images(trained, data)
-        evaluation = (MirroredRetrieval if trained.recipe.data.framed else Retrieval)(images, view)
+        evaluation = own_retrieval(images, view, MirroredRetrieval if trained.recipe.data.framed else Retrieval)
         shared = len(set(images.classes).intersection(trained.classes))
         relation = f"all {len(images.classes)} classes of {part}"
         relation += f"; {shared} have the name of one trained on" if shared else ""
@@ -84,7 +84,7 @@ def _own_evaluation(trained: Trained, objects: Objects = NO_OBJECTS) -> Evaluati
         raise MovedData(str(error), Path.cwd(), Option(f"data.{data.test_root}")) from error
 
 
-def _other_images(trained: Trained, data: Any) -> tuple[Images, View | None, str]:
+def _other_images(trained: Trained, data: Any) -> tuple[LabeledImages, View | None, str]:
     """Images of a place or a dataset, of a given split the test part, and what this part is called.
 
     Of faces `folder:0.52` gives another share of the frame.
@@ -98,7 +98,7 @@ def _other_images(trained: Trained, data: Any) -> tuple[Images, View | None, str
         return found, None if found.transformed else evaluation_view(own_data), type(data).__name__
     part = root = str(data)
     root, share = parse_place(root, "root") if trained.recipe.data.framed else (root, None)
-    images = open_images(root)
+    images = open_images(root, naming=naming(trained.recipe.data))
     if images.splits is not None:
         tests = [index for index, split in enumerate(images.splits) if split == "test"]
         if not tests:

@@ -20,7 +20,7 @@ from isosphere.recipes.constraints import OwnConstraint
 from isosphere.recipes.own import NO_OBJECTS, PARTS, Objects, Own
 from isosphere.train.contrastive import Unlabeled
 from isosphere.train.evaluation import Embedded
-from isosphere.train.retrieval import Retrieval, check_parts
+from isosphere.train.retrieval import Retrieval, check_parts, own_retrieval
 from isosphere.train.task import Task, noted
 
 Metrics = Callable[[Tensor, Tensor], Mapping[str, float]]  # (embeddings (N, D), labels (N,)) -> {name: value}
@@ -62,9 +62,9 @@ def own_task(data: schema.OwnData, given: Any = None) -> Task:
     check_parts(train, test, data.place)
     parts = {"train": train, "test": test}
     if data.transformed:
-        return Task(train, OwnView(), Retrieval(test, None), parts=parts)
+        return Task(train, OwnView(), own_retrieval(test, None), parts=parts)
     view = TrainView(data.size, data.shorter, data.scale, flip=data.flip)
-    return Task(train, view, Retrieval(test, evaluation_view(data)), noted(train.note), parts=parts)
+    return Task(train, view, own_retrieval(test, evaluation_view(data)), noted(train.note), parts=parts)
 
 
 def opened(given: Any) -> Opened:
@@ -112,7 +112,7 @@ def evaluated(task: Task, option: schema.Evaluation, given: Any = None) -> Task:
     function = own.made("evaluate", own.find("evaluation", option, given))
     if not callable(function):
         raise BadArgument("evaluate", type(function).__name__, "a function (embeddings, labels) -> {name: value}")
-    return replace(task, evaluation=OwnMetrics(before.images, before.view, before.is_query, before.recalls, function))
+    return replace(task, evaluation=OwnMetrics(**vars(before), function=function))
 
 
 # ---------------------------------------------------------------- criterion and constraint

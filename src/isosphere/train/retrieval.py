@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -16,8 +16,9 @@ from isosphere.data.readable import readable_images
 from isosphere.data.split import split_classes
 from isosphere.data.transforms import ShiftView, TrainView, View
 from isosphere.errors import BadArgument, OneSplit, Option, SingleImages, TooFewClasses
-from isosphere.inference import ImageEmbedder, evaluation_view
-from isosphere.metrics import clustering_metrics, retrieval_metrics
+from isosphere.inference import ImageEmbedder, evaluation_view, naming
+from isosphere.metrics import clustering_metrics, ranking_metrics, retrieval_metrics
+from isosphere.metrics.ranking import parted
 from isosphere.metrics.registry import leading
 from isosphere.recipes import schema
 from isosphere.train.evaluation import Embedded
@@ -31,14 +32,22 @@ RECALLS = {
 }
 
 
+RANKS = (1, 5, 10)
+
+
 @dataclass(frozen=True)
 class Retrieval:
-    """Recall@K and MAP@R; after the last step also NMI and F1."""
+    """Recall@K and MAP@R; after the last step also NMI and F1.
+
+    With queries or groups of one's own also CMC and mAP. Images of a query's class and group are no matches then.
+    """
 
     images: Images
     view: View | None
     is_query: Tensor | None = None
     recalls: tuple[int, ...] = (1, 2, 4, 8)
+    groups: Tensor | None = None
+    ranks: tuple[int, ...] = ()
     headline: ClassVar[str] = leading("retrieval", training=True)
 
     @property
@@ -54,12 +63,10 @@ class Retrieval:
 
     def measure(self, embedded: Embedded, final: bool, seed: int) -> dict[str, float]:
         embeddings, labels = embedded["embeddings"], self.images.labels
-        if self.is_query is None:
-            found = retrieval_metrics(embeddings, labels, self.recalls)
-        else:
-            asks, others = self.is_query.to(embeddings.device), ~self.is_query.to(embeddings.device)
-            gallery = embeddings[others], labels[~self.is_query]
-            found = retrieval_metrics(embeddings[asks], labels[self.is_query], self.recalls, *gallery)
+        query, asked, gallery, held, groups, others = parted(embeddings, labels, self.groups, self.is_query)
+        found = retrieval_metrics(query, asked, self.recalls, gallery, held, groups, others)
+        if self.ranks:
+            found |= ranking_metrics(embeddings, labels, self.ranks, self.groups, self.is_query)
         return found | clustering_metrics(embeddings, labels, seed) if final else found
 
     def untrained(self, embedder: ImageEmbedder) -> dict[str, float]:
@@ -82,15 +89,24 @@ def rendered_task(data: schema.Rendered, device: torch.device) -> Task:
 
 def folder_task(data: schema.Folder, device: torch.device) -> Task:
     """One's own images."""
-    images = readable_images(open_images(data.root), data.skip_unreadable)
+    images = readable_images(open_images(data.root, naming=naming(data)), data.skip_unreadable)
     if not data.split and not data.folds:
         check_splits(images, data.root)
     how = (data.train_fraction, data.seed, data.allow_shared, data.folds, data.fold, data.split, data.root)
     train, test = split_classes(images, *how)
     check_parts(train, test, data.root)
     train_view = TrainView(data.size, data.shorter, data.scale, flip=data.flip)
-    evaluation = Retrieval(test, evaluation_view(data))
+    evaluation = own_retrieval(test, evaluation_view(data))
     return Task(train, train_view, evaluation, noted(train.note), parts={"train": train, "test": test})
+
+
+def own_retrieval(images: Any, view: View | None, kind: type[Retrieval] = Retrieval) -> Retrieval:
+    """How one's own images are measured: by their queries and groups, if they have such."""
+    asks, groups = images.is_query, images.groups
+    if asks is not None and (not asks.any() or asks.all()):
+        asks = None
+    marked = asks is not None or groups is not None
+    return kind(images, view, asks, groups=groups, ranks=RANKS if marked else ())
 
 
 def check_parts(train: Images | None, test: Images, place: str) -> None:

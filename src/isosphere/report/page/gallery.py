@@ -12,7 +12,7 @@ from PIL import Image
 from isosphere.errors import IsosphereError
 from isosphere.report.page.markup import listed, note, section, table, text
 from isosphere.report.records import embedded
-from isosphere.report.retrievals import Nearest, nearest, spread, worst_errors
+from isosphere.report.retrievals import Nearest, findable, nearest, spread, worst_errors
 from isosphere.report.svg import ink
 from isosphere.runs import RunFolder, TestImages, read_test_images
 
@@ -54,8 +54,7 @@ def _gallery(members: Sequence[RunFolder], styles: Styles, budget: int) -> tuple
     held = embedded(members[0])
     queries = np.flatnonzero(held.is_query)
     candidates = queries[spread(len(queries), CANDIDATES)]
-    others = len(held.labels) - 1 if held.is_query.all() else int((~held.is_query).sum())
-    found = [nearest(embedded(run), candidates, min(NEIGHBORS, others)) for run in members]
+    found = [nearest(embedded(run), candidates, min(NEIGHBORS, findable(held))) for run in members]
     sample = spread(len(candidates), SAMPLE)
     worst = worst_errors(np.max([one.lead for one in found], axis=0), WORST)
     images: dict[int, str] = {}
