@@ -129,7 +129,7 @@ def fit(
         found = inference.load_run(done.folder, device, objects.model)
     else:
         run, images = done.run, done.run.task.images
-        found = inference.Trained(run.recipe, run.model.eval(), run.device, images.classes, len(images))
+        found = inference.Trained(run.recipe, run.measured.eval(), run.device, images.classes, len(images))
     return TrainedRun(**vars(found), folder=done.folder, objects=done.objects)
 
 

@@ -32,6 +32,7 @@ CASES = {
     "nt-xent, ramp": {"loss": "NTXent", "constraint.ramp": "0,1", "batches.per_class": 2},
     "proxy-anchor, SEC": {"loss": "ProxyAnchor"},
     "softmax, SEC": {"loss": "Softmax"},
+    "proxy-anchor, head first": {"loss": "ProxyAnchor", "optimizer": "AdamW", "schedule.head_first": 0.3},
     "arcface, SEC-EMA, clipped": {"loss": "ArcFace", "constraint.radius": "ema", "loop.clip": 0.5},
 }
 

@@ -61,6 +61,41 @@ def test_a_captured_step_has_every_constraint(constraint):
         torch.testing.assert_close(weights[1][name], weights[0][name], rtol=1e-3, atol=1e-4)
 
 
+TRAINING = [
+    {"schedule.head_first": "0.5", "optimizer": "AdamW"}, {"optimizer.backbone_lr": "0"}, {"loop.average": "0.9"},
+    {"optimizer": "AdamW", "optimizer.layer_decay": "0.5", "model.pooling": "gem"},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("changes", TRAINING, ids=str)
+def test_a_captured_step_learns_what_the_eager_one_does(changes):
+    weights = []
+    for compiled in ("false", "true"):
+        fields = changes | {"loop.precision": "float64", "loop.compile": compiled}
+        run = loop.prepare(tiny_recipe("rendered", fields), torch.device("cuda"))
+        run.network.train()
+        for batch in loop.training_feed(run):
+            loop.train_step(run, batch.images, batch.labels)
+            run.step += 1
+        weights.append(run.measured.state_dict())
+    for name in weights[0]:
+        torch.testing.assert_close(weights[1][name], weights[0][name], rtol=1e-3, atol=1e-4)
+
+
+def test_a_run_that_wakes_captured_resumes_bit_for_bit(tmp_path, monkeypatch):
+    changes = {"schedule.head_first": "0.3", "loop.average": "0.9", "loop.compile": "true"}
+    recipe = tiny_recipe("rendered-sec", changes | {"loop.deterministic": "true"})
+    loop.fit(recipe, tmp_path / "whole", "cuda")
+    for stop in (3, 11):
+        with monkeypatch.context() as patch, pytest.raises(Interrupted):
+            patch.setattr(loop, "_asked_to_stop", lambda run, caught, stop=stop: run.step == stop)
+            loop.fit(recipe, tmp_path / "broken", "cuda", resume=True)
+    loop.fit(recipe, tmp_path / "broken", "cuda", resume=True)
+    whole, broken = (torch.load(tmp_path / run / "checkpoint.pt", weights_only=True) for run in ("whole", "broken"))
+    for part in ("model", "average", "criterion"):
+        assert all(torch.equal(value, broken[part][name]) for name, value in whole[part].items())
+
+
 def test_a_captured_step_waits_for_nothing():
     run = loop.prepare(tiny_recipe("rendered-sec", {"loop.compile": "true"}), torch.device("cuda"))
     run.network.train()

@@ -15,7 +15,7 @@ from isosphere.data.readable import readable_images
 from isosphere.data.transforms import View
 from isosphere.data.workers import cores
 from isosphere.errors import UnreadableImage
-from isosphere.metrics.faces import mirror_averaged
+from isosphere.metrics.faces import averaged, mirror_averaged
 from isosphere.models.embedder import Embedder
 from isosphere.recipes import schema
 from isosphere.samplers import OrderedBatches
@@ -90,9 +90,11 @@ class ImageEmbedder:
     autocast: torch.dtype | None = None
     shown: bool = False  # a progress bar
     lists_unreadable: bool = False  # all files that cannot be read are listed, not only the first
+    flip: bool = False  # rows are averaged with those of the mirror images
 
     def __call__(self, images: Images, view: View | None, forward: Forward | None = None) -> Tensor:
-        """Raw embeddings (N, D)."""
+        """Raw embeddings (N, D), or what `forward` gives, which is taken as it is."""
+        forward = self._seen(self.model) if forward is None else forward
         try:
             with progress_bar("embedding", len(images), self.shown) as show:
                 return embed(
@@ -110,11 +112,22 @@ class ImageEmbedder:
 
     def features(self, images: Images, view: View | None) -> Tensor:
         """What the backbone gives to the head (N, F)."""
-        return self(images, view, self.model.features)
+        return self(images, view, self._seen(self.model.features))
 
     def both(self, images: Images, view: View | None) -> Tensor:
         """Features, then embeddings, by one pass (N, F + D)."""
-        return self(images, view, self.model.both)
+        if not self.flip:
+            return self(images, view, self.model.both)
+        return self(images, view, self._both_averaged)
+
+    def _both_averaged(self, images: Tensor) -> Tensor:
+        one, other = (self.model.both(seen).float() for seen in (images, images.flip(-1)))
+        width = one.shape[1] - self.model.dim
+        return torch.cat([averaged(one[:, :width], other[:, :width]), averaged(one[:, width:], other[:, width:])], 1)
+
+    def _seen(self, forward: Forward) -> Forward:
+        """A function of the model as this embedder sees images: with their mirror images if so."""
+        return partial(mirror_averaged, forward) if self.flip else forward
 
 
 def half_precision(loop: schema.Loop, device: torch.device) -> torch.dtype | None:

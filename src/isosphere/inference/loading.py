@@ -29,7 +29,8 @@ def load_run(folder: str | Path, device: str | torch.device = "auto", model: obj
     stopped = None if saved["finished"] else saved["step"]
     about: dict[str, Any] = {"classes": saved["classes"], "images": saved.get("images"), "stopped": stopped}
     about["origin"] = saved.get("origin")
-    return trained_model(recipe, saved["model"], folder / runs.CHECKPOINT, device, model, **about)
+    weights = saved.get("average") or saved["model"]
+    return trained_model(recipe, weights, folder / runs.CHECKPOINT, device, model, **about)
 
 
 def trained_model(

@@ -41,12 +41,19 @@ class Trained:
     def embedder(self) -> ImageEmbedder:
         """The model for whole sets of images, behind a progress bar."""
         loop, own = self.recipe.loop, self.recipe.data.own
-        return ImageEmbedder(self.model, self.device, workers(loop), half_precision(loop, self.device), True, own)
+        half, flip = half_precision(loop, self.device), self.recipe.evaluation.flip
+        return ImageEmbedder(self.model, self.device, workers(loop), half, True, own, flip)
 
     @property
     def forward(self) -> Forward:
-        """How this run embeds: faces are averaged with their mirror images."""
-        return partial(mirror_averaged, self.model) if self.recipe.data.framed else self.model
+        """How this run embeds: faces are averaged with their mirror images, others if the recipe says so."""
+        return self.way(features=False)
+
+    def way(self, features: bool) -> Forward:
+        """What images are brought through: the model, or its backbone alone, also mirrored where this run does that."""
+        flip = self.recipe.evaluation.flip or (self.recipe.data.framed and not features)
+        forward = self.model.features if features else self.model
+        return partial(mirror_averaged, forward) if flip else forward
 
     @distributed.alone()
     def embed(self, images: Sequence[str | Path | Pixels] | Pixels, features: bool = False) -> Tensor:
@@ -71,7 +78,7 @@ class Trained:
         else:
             found, view = ImageSet.from_pixels(pixels_of(self, given), labels, ["images"]), None
         embedder = replace(self.embedder, workers=0, shown=False, lists_unreadable=False)
-        forward = self.model.features if features else self.forward
+        forward = self.way(features)
         if view is None:  # they are in memory
             return embedder(found, None, forward)
         rows = []
@@ -92,7 +99,7 @@ class Trained:
         if not all(isinstance(image, Tensor) and image.is_floating_point() for image in given):
             raise BadArgument("images", type(given[0]), "float tensors (C, H, W), as the dataset of this run gave them")
         pixels = ImageSet(labels, ["images"], pixels=torch.stack([*given]))
-        return replace(self.embedder, workers=0, shown=False)(pixels, None, self.model.features if features else None)
+        return replace(self.embedder, workers=0, shown=False)(pixels, None, self.way(features))
 
 
 def embed_files(trained: Trained, root: str, out: Path, features: bool = False) -> list[Path]:
@@ -103,7 +110,7 @@ def embed_files(trained: Trained, root: str, out: Path, features: bool = False) 
     place, share = parse_place(root, "root") if trained.recipe.data.framed else (root, None)
     named = replace(naming(trained.recipe.data), group_regex="")
     images, view = preprocessed(trained, open_images(place, flat=True, whole=True, naming=named), Path(place), share)
-    embeddings = trained.embedder(images, view, trained.model.features if features else trained.forward)
+    embeddings = trained.embedder(images, view, trained.way(features))
     names = [images.classes[label] for label in images.labels.tolist()]
     # Names, not numbers, which mean other classes in another folder.
     for path, array in ((out, embeddings.cpu().numpy()), (labels, np.asarray(names, dtype=str))):

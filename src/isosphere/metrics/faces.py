@@ -39,7 +39,11 @@ def mirror_averaged(embed: Callable[[Tensor], Tensor], images: Tensor) -> Tensor
     has made norms equal, they count the same. The norm is the mean of the two norms. The norm of their mean would also
     say how well they agree.
     """
-    one, other = embed(images).float(), embed(images.flip(-1)).float()
+    return averaged(embed(images).float(), embed(images.flip(-1)).float())
+
+
+def averaged(one: Tensor, other: Tensor) -> Tensor:
+    """Rows (N, D) with the direction of the sum of two, and the mean of their norms."""
     return directions(one + other) * ((norms(one) + norms(other)) / 2)[:, None]
 
 

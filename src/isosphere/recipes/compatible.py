@@ -76,10 +76,12 @@ def _of_model(recipe: Recipe) -> Iterator[Incompatible]:
         remedies = (Option("model.weights"), Option("model.pretrained", True), Option("model.freeze_bn", False))
         reason = "a network that starts from scratch has no statistics to keep"
         yield Incompatible(("model.freeze_bn", "model.weights"), reason, remedies)
-    if model.head == "none" and optimizer.backbone_lr == 0:
-        remedies = (Option("model.head", "bn_fc"), Option("optimizer.backbone_lr", optimizer.lr))
-        reason = "a network without a head of ours has nothing to learn at a backbone_lr of 0"
-        yield Incompatible(("model.head", "optimizer.backbone_lr"), reason, remedies)
+    rests = {"optimizer.backbone_lr": optimizer.backbone_lr == 0, "schedule.head_first": recipe.schedule.head_first > 0}
+    for field, rest in rests.items():
+        if rest and model.head == "none":
+            remedies = (Option("model.head", "bn_fc"), Option(field, 0.0 if "first" in field else optimizer.lr))
+            reason = f"without a head of ours nothing is left to learn while {field} lets the network rest"
+            yield Incompatible(("model.head", field), reason, remedies)
 
 
 def _of_batches(recipe: Recipe) -> Iterator[Incompatible]:

@@ -182,6 +182,8 @@ class Constant(Checked):
 
     warmup: Part = 0.0
     """Share of training over which the learning rate first rises from 0. It helps if norms explode at the start."""
+    head_first: Part = 0.0
+    """Share of training during which the backbone rests: only head and class weights learn. It saves time, too."""
 
 
 @dataclass(frozen=True)
@@ -194,6 +196,8 @@ class MultiStep(Checked):
     """What the learning rate is multiplied by at each milestone."""
     warmup: Part = 0.0
     """Share of training over which the learning rate first rises from 0. It helps if norms explode at the start."""
+    head_first: Part = 0.0
+    """Share of training during which the backbone rests: only head and class weights learn. It saves time, too."""
 
 
 @dataclass(frozen=True)
@@ -204,6 +208,8 @@ class Cosine(Checked):
     """The last learning rate as a share of the first."""
     warmup: Part = 0.0
     """Share of training over which the learning rate first rises from 0. It helps if norms explode at the start."""
+    head_first: Part = 0.0
+    """Share of training during which the backbone rests: only head and class weights learn. It saves time, too."""
 
 
 Schedule = Constant | MultiStep | Cosine
@@ -227,6 +233,9 @@ class Loop(Checked):
     """Steps between two lines of metrics.jsonl. The first step has one, too."""
     clip: Positive | None = None
     """Clip the gradient to this norm; none does not clip."""
+    average: Part = 0.0
+    """Measure and use a running average of the weights, of which each step keeps this part; 0.999 is usual. 0 is off.
+    In the first steps it keeps less."""
     precision: Literal["auto", "float32", "bfloat16", "float64"] = "auto"
     """auto is bfloat16 autocast on a GPU that has it, else float32. Norms and losses always have float32 or more.
     float64 is for checks."""

@@ -94,8 +94,14 @@ def build_model(
 
 
 def build_network(recipe: schema.Recipe, model: Embedder) -> nn.Module:
-    """The model as it is trained: shared by the ranks, and compiled if the recipe asks for that."""
-    network: nn.Module = distributed.synchronize_batch_norm(model)
+    """The model as it is trained, with batch norm over all ranks."""
+    distributed.synchronize_batch_norm(model)
+    return trained_network(recipe, model)
+
+
+def trained_network(recipe: schema.Recipe, model: Embedder) -> nn.Module:
+    """A synchronized model shared by the ranks, and compiled if the recipe asks for that."""
+    network: nn.Module = model
     if distributed.world() > 1:
         with warnings.catch_warnings():  # newer torch has another word for it, which older ones do not know
             warnings.simplefilter("ignore", FutureWarning)
@@ -113,10 +119,11 @@ def same_network(one: schema.Recipe, other: schema.Recipe, device: torch.device)
 
     def made_for(recipe: schema.Recipe) -> tuple[Any, ...]:
         double, half = recipe.loop.precision == "float64", half_precision(recipe.loop, device)
-        rests = recipe.optimizer.backbone_lr == 0
+        rests = recipe.optimizer.backbone_lr == 0, recipe.schedule.head_first > 0
         return recipe.loop.compile, recipe.model, recipe.data.size, double, half, rests
 
-    return one.loop.compile and made_for(one) == made_for(other)
+    # A backbone that rests at first has woken up in the one, and the other's has not yet.
+    return one.loop.compile and not one.schedule.head_first and made_for(one) == made_for(other)
 
 
 def is_captured(recipe: schema.Recipe, device: torch.device) -> bool:

@@ -15,12 +15,14 @@ from isosphere import distributed, runs, terminal
 from isosphere.data.feed import Batch, loader
 from isosphere.errors import FolderExists, Interrupted, RunExists, need
 from isosphere.inference import ImageEmbedder, half_precision, workers
+from isosphere.models.embedder import Embedder
 from isosphere.models.first_head import start_as_pca
 from isosphere.monitor import Episodes, proxy_power, recorded
 from isosphere.recipes import compatible, schema
 from isosphere.recipes.own import NO_OBJECTS, Objects
 from isosphere.sphere import directions, norms
 from isosphere.train import build, own, state
+from isosphere.train.average import averaged
 from isosphere.train.capture import CapturedStep
 from isosphere.train.evaluation import evaluate, norm_statistics
 from isosphere.train.folder import claimed, held
@@ -131,7 +133,7 @@ def prepare(
         part.to(device, torch.float64 if recipe.loop.precision == "float64" else None)
     if device.type == "cuda":
         model.to(memory_format=torch.channels_last)
-    model.rest(recipe.optimizer.backbone_lr == 0)
+    model.rest(recipe.optimizer.backbone_lr == 0 or recipe.schedule.head_first > 0)
     if before and before.device == device and build.same_network(before.recipe, recipe, device):
         before.model.load_state_dict(model.state_dict())
         model, network = before.model, before.network
@@ -144,6 +146,8 @@ def prepare(
     if captured:
         run.task = build.for_capture(task)
         run.captured = CapturedStep(update, [model, criterion, constraint], optimizer)
+    if recipe.loop.average:
+        run.average = averaged(model)
     return run
 
 
@@ -215,8 +219,10 @@ def _begin(run: Run, journal: Journal) -> None:
     if run.recipe.model.head_start == "pca":
         images = run.task.images
         some = images.subset(torch.linspace(0, len(images) - 1, min(len(images), PCA_IMAGES)).long())
-        start_as_pca(run.model.head, embedder(run)(some, run.task.evaluation.view, run.model.features))
+        start_as_pca(run.model.head, embedder(run, run.model)(some, run.task.evaluation.view, run.model.features))
     run.constraint.start(run.model)
+    if run.average is not None:
+        run.average.load_state_dict(run.model.state_dict())
     journal.untrained(run.task.evaluation.untrained(embedder(run)))
     _evaluate(run, journal)
     if run.loop.snapshot_every:
@@ -250,9 +256,10 @@ def _log(run: Run, journal: Journal, episodes: Episodes, found: dict[str, Tensor
 # ---------------------------------------------------------------- measuring
 
 
-def embedder(run: Run) -> ImageEmbedder:
-    """The run's model for whole sets of images."""
-    return ImageEmbedder(run.model, run.device, workers(run.loop), half_precision(run.loop, run.device))
+def embedder(run: Run, model: Embedder | None = None) -> ImageEmbedder:
+    """The run's model for whole sets of images, as it is measured; or another one."""
+    half, flip = half_precision(run.loop, run.device), model is None and run.recipe.evaluation.flip
+    return ImageEmbedder(model or run.measured, run.device, workers(run.loop), half, flip=flip)
 
 
 def _evaluate(run: Run, journal: Journal, final: bool = False, write: bool = True) -> dict[str, float]:
@@ -275,7 +282,7 @@ def _snapshot(run: Run, journal: Journal) -> None:
     images = run.task.images
     count = min(run.loop.snapshot_images or len(images), len(images))
     indices = torch.linspace(0, len(images) - 1, count).long()
-    embeddings = embedder(run)(images.subset(indices), run.task.evaluation.view)
+    embeddings = embedder(run, run.model)(images.subset(indices), run.task.evaluation.view)
     journal.snapshot(run.step, indices, norms(embeddings), directions(embeddings))
 
 

@@ -78,6 +78,7 @@ def capture(run: "Run") -> dict[str, Any]:
         "images": len(run.task.images),
         "names": _names(run.task.images),
         "model": run.model.state_dict(),
+        "average": None if run.average is None else run.average.state_dict(),
         "origin": run.model.origin,
         "criterion": sharded.whole_state(run.criterion),
         "constraint": run.constraint.state_dict(),
@@ -98,6 +99,8 @@ def restore(run: "Run", saved: dict[str, Any]) -> None:
     """Put a captured state back in place."""
     _check_images(run.task.images, saved)
     load_weights(run.model, saved["model"])
+    if run.average is not None:
+        load_weights(run.average, saved["average"])
     load_weights(run.criterion, sharded.own_state(run.criterion, saved["criterion"]))
     load_weights(run.constraint, saved["constraint"])
     restore_optimizer(run.optimizer, saved["optimizer"])

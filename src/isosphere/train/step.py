@@ -16,11 +16,13 @@ from isosphere.monitor import FIGURES, norm_figures, norm_record, proxy_power
 from isosphere.recipes import schema
 from isosphere.samplers import ClassBatches, ShuffledBatches
 from isosphere.sphere import norms
+from isosphere.train.average import update_average
 from isosphere.train.capture import CapturedStep
 from isosphere.train.evaluation import norm_statistics
 from isosphere.train.schedules import lr_factor
 from isosphere.train.stopping import stop_diverged
 from isosphere.train.task import Task
+from isosphere.train.waking import wake
 
 
 @dataclass
@@ -43,10 +45,17 @@ class Run:
     started: float = field(default_factory=time.monotonic)
     caught: list[int] = field(default_factory=list)  # signals that asked it to stop, perhaps when it was at its end
     captured: CapturedStep | None = None  # the whole step as one CUDA graph
+    average: Embedder | None = None  # of the weights, if the recipe asks for one
+
+    @property
+    def measured(self) -> Embedder:
+        """The weights that are measured and used: their average, if there is one, else the last."""
+        return self.model if self.average is None else self.average
 
 
 def train_step(run: Run, images: Tensor, labels: Tensor) -> dict[str, Tensor]:
     """One step on this rank's part of the global batch. Returns what is logged, as 0-d tensors on the device."""
+    wake(run)
     progress = run.step / run.loop.steps
     factor = lr_factor(run.recipe.schedule, progress)
     for group in run.optimizer.param_groups:
@@ -57,6 +66,8 @@ def train_step(run: Run, images: Tensor, labels: Tensor) -> dict[str, Tensor]:
     images, labels = (part.to(run.device, non_blocking=True) for part in (images, labels))
     work = update if run.captured is None else run.captured
     found = work(run, images, labels, progress)
+    if run.average is not None:
+        update_average(run.average, run.model, run.recipe.loop.average, run.step + 1)
     first_bad = (run.bad_step < 0) & ~found["loss"].isfinite()
     run.bad_step = torch.where(first_bad, run.step + 1, run.bad_step)
     return found
