@@ -21,6 +21,44 @@ LAUNCH = (
     "os.execv(sys.argv[3], sys.argv[3:])"
 )
 
+OVERFLOW = """[...document.querySelectorAll('body *')].filter((node) => !node.closest('.scroll, .skip, #tip') &&
+    node.getBoundingClientRect().right > innerWidth + 1).map((node) => node.outerHTML.slice(0, 200))"""
+CUT_OFF = """[...document.querySelectorAll('svg[viewBox] text')].filter((node) => {
+    const [a, b] = [node.getBoundingClientRect(), node.ownerSVGElement.getBoundingClientRect()];
+    return b.width && (a.left < b.left - 1 || a.right > b.right + 1 || a.bottom > b.bottom + 1);
+}).map((node) => node.textContent)"""
+OVERLAPS = """[...document.querySelectorAll('svg[viewBox]')].flatMap((svg) => {
+    const places = (kind) => [...svg.querySelectorAll(kind)].map((node) => [node.textContent || kind,
+        node.getBoundingClientRect()]);
+    const found = places('text');
+    return found.flatMap(([name, a], i) => found.slice(i + 1).filter(([, b]) => a.width &&
+        a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 4 && b.top < a.bottom - 4)
+        .map(([other]) => [name, other]));
+})"""
+RESOURCES = "performance.getEntriesByType('resource').map((e) => e.name).filter((name) => !/^data:/.test(name))"
+CONTRAST = """(() => {
+    const parse = (color) => color.match(/[\\d.]+/g).map(Number);
+    const linear = (v) => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
+    const light = ([r, g, b]) => 0.2126 * linear(r / 255) + 0.7152 * linear(g / 255) + 0.0722 * linear(b / 255);
+    const ground = (node) => {
+        for (; node; node = node.parentElement) {
+            const color = parse(getComputedStyle(node).backgroundColor);
+            if (color.length < 4 || color[3] > 0) return color;
+        }
+        return [255, 255, 255];
+    };
+    const poor = [];
+    for (const node of document.querySelectorAll('body *')) {
+        if (node.matches('script, noscript, :disabled, option') || !node.getClientRects().length) continue;
+        if (![...node.childNodes].some((child) => child.nodeType === 3 && child.textContent.trim())) continue;
+        const style = getComputedStyle(node);
+        const ink = parse(node.ownerSVGElement ? style.fill : style.color);
+        const [a, b] = [light(ink), light(ground(node))].sort((x, y) => y - x);
+        if ((a + 0.05) / (b + 0.05) < 4.5) poor.push([node.outerHTML.slice(0, 120), (a + 0.05) / (b + 0.05)]);
+    }
+    return poor;
+})()"""
+
 
 def find_browser() -> str | None:
     """The path of a Chromium or Chrome, if there is one."""
@@ -150,3 +188,19 @@ class Browser:
         clip = {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1}
         shot = self.ask("Page.captureScreenshot", captureBeyondViewport=True, clip=clip)
         path.write_bytes(base64.b64decode(shot["data"]))
+
+
+def assert_clean(browser: Browser, page: Path) -> None:
+    """A page shows all it has at both widths and in both themes, can be read, and asks for nothing."""
+    grounds = []
+    for width in (1400, 390):
+        for scheme in ("light", "dark"):
+            browser.open(page, width, scheme)
+            browser.run("document.querySelectorAll('details').forEach((node) => { node.open = true; })")
+            assert browser.run(OVERFLOW) == [] and browser.run("document.documentElement.scrollWidth") == width
+            assert browser.run(CUT_OFF) == [] and browser.run(OVERLAPS) == []
+            assert browser.run(CONTRAST) == []
+            assert browser.run(RESOURCES) == []
+            assert browser.complaints == []
+            grounds.append(browser.run("getComputedStyle(document.body).backgroundColor"))
+    assert grounds[0] == grounds[2] != grounds[1] == grounds[3]

@@ -1,9 +1,14 @@
 """One thread in every test, and what many tests share: photographs, and a run on them."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from browser import Browser
 
 # Two that share a core with another process wait for each other most of the time.
 os.environ["OMP_NUM_THREADS"] = "1"  # before torch is imported, also in the processes that tests start
@@ -37,3 +42,17 @@ def trained(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     done = isosphere("train", photos, "--out", "run", "--seed", "3", *PHOTOS.split(), folder=folder)
     assert "run folder: run" in done.stdout and "R@1" in done.stdout
     return folder / "run"
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Browser]":
+    """A page of a headless Chromium; skipped without one, unless ISOSPHERE_REQUIRE_BROWSER is set."""
+    from browser import Browser, find_browser
+
+    if find_browser() is None:
+        if os.environ.get("ISOSPHERE_REQUIRE_BROWSER"):
+            pytest.fail("ISOSPHERE_REQUIRE_BROWSER is set, but there is no Chromium or Chrome on the PATH")
+        pytest.skip("no Chromium or Chrome on the PATH: apt-get install chromium")
+    page = Browser(tmp_path_factory.mktemp("profile"))
+    yield page
+    page.close()

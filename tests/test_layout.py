@@ -34,7 +34,7 @@ ALLOWED = {
     "functional": {"losses", "sphere"},
     "front": {"distributed", "inference", "recipes", "runs", "sphere", "train"},
     "terminal": set(),
-    "gallery": {"data", "gallery", "inference", "metrics", "recipes", "report", "runs"},
+    "gallery": {"data", "distributed", "gallery", "inference", "metrics", "recipes", "report", "runs"},
     "inference": {
         "data", "distributed", "errors", "files", "inference", "metrics", "models", "recipes", "runs", "samplers",
         "sphere", "terminal",

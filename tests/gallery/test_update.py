@@ -92,7 +92,7 @@ def test_smaller_vectors_are_kept_so_by_later_calls(options, trained, photos, tm
     dim = 8 if "--dim" in options else 16
     stored = options[-1] if "--quantize" in options else "float16"
     assert (gallery.manifest.dim, gallery.manifest.width, gallery.manifest.stored) == (dim, 16, stored)
-    assert gallery.vectors.codes.nbytes == 50 * {"float16": 2 * dim, "int8": dim, "binary": dim // 8}[stored]
+    assert gallery.kept.codes.nbytes == 50 * {"float16": 2 * dim, "int8": dim, "binary": dim // 8}[stored]
     assert torch.equal(before.vectors[:], gallery.vectors[:][:45])
     files = sorted((tmp_path / "photos").rglob("*.png"))
     unit = directions(load_run(trained, "cpu").embed(files))

@@ -6,7 +6,7 @@ import torch
 
 from isosphere.errors import BadArgument
 from isosphere.metrics import nearest as module
-from isosphere.metrics.nearest import nearest
+from isosphere.metrics.nearest import nearest, pairs_above
 
 
 def loop(queries, rows, k, skip, among):
@@ -51,3 +51,25 @@ def test_nothing_to_find_is_refused():
             nearest(rows, rows, k, among=among)
     with pytest.raises(BadArgument):
         nearest(rows[:1], rows[:1], 1, skip=torch.tensor([0]))
+
+
+def test_scales_make_rows_unit_vectors(monkeypatch):
+    class Scaled:
+        """Rows of whole numbers."""
+
+        rows = torch.randint(-99, 99, (40, 6), generator=torch.Generator().manual_seed(0)).to(torch.int8)
+        scales = 1 / rows.float().norm(dim=1)
+
+        def __len__(self):
+            return 40
+
+        def __getitem__(self, places):
+            return self.rows[places]
+
+    unit = Scaled.rows.float() * Scaled.scales[:, None]
+    for among in (None, torch.arange(0, 40, 3)):
+        found, wanted = nearest(unit[:9], Scaled(), 5, among=among), nearest(unit[:9], unit, 5, among=among)
+        assert torch.equal(found.indices, wanted.indices)
+        torch.testing.assert_close(found.scores, wanted.scores)
+    found, wanted = (next(pairs_above(rows, 0.5)) for rows in (Scaled(), unit))
+    assert len(found[0]) > 9 and torch.equal(found[0], wanted[0]) and torch.equal(found[1], wanted[1])

@@ -1,14 +1,13 @@
 """The report page in a real browser: whole at every width, in both themes, by keyboard, and without scripts."""
 
 import json
-import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from browser import Browser, find_browser
+from browser import CONTRAST, assert_clean
 from isosphere import runs
 from isosphere.metrics import registry
 from isosphere.recipes.constraints import RIVALS
@@ -27,46 +26,7 @@ from written import (
 )
 
 ROWS = "[...document.querySelector('{0} table').tBodies[0].rows].map((row) => row.cells[{1}].textContent)"
-OVERFLOW = """[...document.querySelectorAll('body *')].filter((node) => !node.closest('.scroll, .skip, #tip') &&
-    node.getBoundingClientRect().right > innerWidth + 1).map((node) => node.outerHTML.slice(0, 200))"""
-CUT_OFF = """[...document.querySelectorAll('svg[viewBox] text')].filter((node) => {
-    const [a, b] = [node.getBoundingClientRect(), node.ownerSVGElement.getBoundingClientRect()];
-    return b.width && (a.left < b.left - 1 || a.right > b.right + 1 || a.bottom > b.bottom + 1);
-}).map((node) => node.textContent)"""
-OVERLAPS = """[...document.querySelectorAll('svg[viewBox]')].flatMap((svg) => {
-    const places = (kind) => [...svg.querySelectorAll(kind)].map((node) => [node.textContent || kind,
-        node.getBoundingClientRect()]);
-    const found = places('text');
-    return found.flatMap(([name, a], i) => found.slice(i + 1).filter(([, b]) => a.width &&
-        a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 4 && b.top < a.bottom - 4)
-        .map(([other]) => [name, other]));
-})"""
 ALT, STATUS = "document.querySelector('.hit img').alt", ".gallery [role=status]"
-RESOURCES = "performance.getEntriesByType('resource').map((e) => e.name).filter((name) => !/^data:/.test(name))"
-CONTRAST = """(() => {
-    const parse = (color) => color.match(/[\\d.]+/g).map(Number);
-    const linear = (v) => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
-    const light = ([r, g, b]) => 0.2126 * linear(r / 255) + 0.7152 * linear(g / 255) + 0.0722 * linear(b / 255);
-    const ground = (node) => {
-        for (; node; node = node.parentElement) {
-            const color = parse(getComputedStyle(node).backgroundColor);
-            if (color.length < 4 || color[3] > 0) return color;
-        }
-        return [255, 255, 255];
-    };
-    const poor = [];
-    for (const node of document.querySelectorAll('body *')) {
-        if (node.matches('script, noscript, :disabled, option') || !node.getClientRects().length) continue;
-        if (![...node.childNodes].some((child) => child.nodeType === 3 && child.textContent.trim())) continue;
-        const style = getComputedStyle(node);
-        const ink = parse(node.ownerSVGElement ? style.fill : style.color);
-        const [a, b] = [light(ink), light(ground(node))].sort((x, y) => y - x);
-        if ((a + 0.05) / (b + 0.05) < 4.5) poor.push([node.outerHTML.slice(0, 120), (a + 0.05) / (b + 0.05)]);
-    }
-    return poor;
-})()"""
-
-
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory) -> dict[str, list[Path]]:
     folder = tmp_path_factory.mktemp("runs")
@@ -87,31 +47,9 @@ def pages(sources, tmp_path_factory) -> dict[str, Path]:
     return {name: write_page(paths, folder / f"{name}.html") for name, paths in sources.items()}
 
 
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    if find_browser() is None:
-        if os.environ.get("ISOSPHERE_REQUIRE_BROWSER"):
-            pytest.fail("ISOSPHERE_REQUIRE_BROWSER is set, but there is no Chromium or Chrome on the PATH")
-        pytest.skip("no Chromium or Chrome on the PATH: apt-get install chromium")
-    browser = Browser(tmp_path_factory.mktemp("profile"))
-    yield browser
-    browser.close()
-
-
 @pytest.mark.parametrize("name", ["one", "four", "two", "table", "pair", "norms", "flat", "simclr", "faces", "trials"])
 def test_a_page_opens_clean_at_both_widths_and_in_both_themes(browser, pages, name):
-    grounds = []
-    for width in (1400, 390):
-        for scheme in ("light", "dark"):
-            browser.open(pages[name], width, scheme)
-            browser.run("document.querySelectorAll('details').forEach((node) => { node.open = true; })")
-            assert browser.run(OVERFLOW) == [] and browser.run("document.documentElement.scrollWidth") == width
-            assert browser.run(CUT_OFF) == [] and browser.run(OVERLAPS) == []
-            assert browser.run(CONTRAST) == []
-            assert browser.run(RESOURCES) == []
-            assert browser.complaints == []
-            grounds.append(browser.run("getComputedStyle(document.body).backgroundColor"))
-    assert grounds[0] == grounds[2] != grounds[1] == grounds[3]
+    assert_clean(browser, pages[name])
 
 
 def test_what_files_say_is_never_code(browser, pages):

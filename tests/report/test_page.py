@@ -18,6 +18,7 @@ from isosphere.metrics import registry
 from isosphere.paper import find
 from isosphere.recipes import constraints, options, schema
 from isosphere.report import write_page
+from isosphere.report.page import shell
 from isosphere.report.page.measured import LAST_BATCH
 from isosphere.report.page.panels import density_chart, line_chart
 from isosphere.report.page.sources import read_sources
@@ -155,9 +156,9 @@ def test_the_old_page_stays_when_the_new_one_fails(run, tmp_path, monkeypatch):
     def fails(*_):
         raise RuntimeError("no room on the disk")
 
-    for name in ("recipes_section", "embedded"):
+    for module, name in ((page_module, "recipes_section"), (shell, "embedded")):
         with monkeypatch.context() as patch, pytest.raises(RuntimeError):
-            patch.setattr(page_module, name, fails)
+            patch.setattr(module, name, fails)
             write_page([run], out)
         assert out.read_text() == "old"
     with monkeypatch.context() as patch, pytest.raises(RuntimeError):

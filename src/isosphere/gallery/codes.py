@@ -26,7 +26,8 @@ FLOOR = 1e-6  # of the largest variance: below it whitening would only raise noi
 
 
 def encode(unit: Tensor, stored: str) -> np.ndarray:
-    """Unit vectors (N, D) as they are kept: float16 or int8 (N, D), or uint8 (N, ceil(D / 8)) of bits."""
+    """Unit vectors (N, D) as they are kept: float16 or int8 (N, D), or uint8 (N, ceil(D / 8)) of bits, first highest.
+    """
     if stored == "float16":
         return unit.half().cpu().numpy()
     if stored == "int8":
@@ -35,14 +36,19 @@ def encode(unit: Tensor, stored: str) -> np.ndarray:
     return np.packbits((unit > 0).cpu().numpy(), axis=1)
 
 
-def decode(codes: np.ndarray, stored: str, dim: int) -> Tensor:
-    """What is kept, as directions (N, D): float16 as they stand, else float32."""
-    if stored == "float16":
-        return torch.from_numpy(codes)
-    if stored == "int8":
-        return directions(torch.from_numpy(codes).float())
-    bits = torch.from_numpy(np.unpackbits(codes, axis=1, count=dim))
-    return (bits.float() * 2 - 1) / dim**0.5
+def decode(codes: Tensor, stored: str, dim: int) -> Tensor:
+    """What is kept, as numbers (N, D) that `scales` makes unit vectors."""
+    if stored != "binary":
+        return codes
+    bits = codes[:, :, None] >> torch.arange(7, -1, -1, device=codes.device) & 1
+    return bits.flatten(1)[:, :dim].float() * 2 - 1
+
+
+def scales(codes: np.ndarray, stored: str, dim: int) -> np.ndarray:
+    """One over the length of each kept row, float32 (N,); 0 for a row of zeros. Rounding changes lengths a little."""
+    rows = decode(torch.from_numpy(np.ascontiguousarray(codes)), stored, dim).double()
+    lengths = rows.norm(dim=1)
+    return torch.where(lengths > 0, 1 / lengths.clamp(min=torch.finfo(torch.float32).tiny), 0).float().numpy()
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,7 @@ def commit(
     rows.ids[new] = manifest.next_id + np.arange(len(new))
     following = manifest.next_id + len(new)
     made = replace(manifest, data=f"data-{max(numbers, default=0) + 1}", count=len(rows), next_id=following)
-    write_folder(folder / made.data, rows, stores, np.asarray(places, np.int64).reshape(-1, 2))
+    write_folder(folder / made.data, rows, stores, np.asarray(places, np.int64).reshape(-1, 2), made.stored, made.dim)
     if projection is not None:
         projection.write(folder / made.data)
     write_manifest(folder, made)

@@ -1,7 +1,7 @@
 """A gallery that is open: unit vectors of images with paths, labels and thumbnails, and what is nearest to others."""
 
 import os
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from isosphere import distributed
 from isosphere.errors import BadArgument, NoModel, OtherModel, UnknownName
 from isosphere.inference import Trained, fingerprint, for_other_images, load
 from isosphere.metrics.nearest import Nearest, nearest
@@ -23,6 +24,7 @@ from .rows import Folder
 
 Where = str | Collection[str] | np.ndarray | Tensor | None
 """Rows that are searched: those of a label or of several, or a mask, bool (N,)."""
+BATCH = 4096  # rows that are searched for at once
 RETRIES = 5  # to open a gallery that is being replaced
 
 
@@ -35,17 +37,37 @@ class Found(NamedTuple):
     labels: list[list[str]]
 
 
-class Vectors:
-    """Kept rows (N, ...) as directions (N, D), when they are asked for."""
+class Kept:
+    """Rows as they are kept, which `scales` (N,) make unit vectors: what `nearest` searches."""
 
-    def __init__(self, codes: np.ndarray, stored: str, dim: int) -> None:
-        self.codes, self.stored, self.dim = codes, stored, dim
+    def __init__(self, codes: Tensor, scales: Tensor, stored: str, dim: int) -> None:
+        self.codes, self.scales, self.stored, self.dim = codes, scales, stored, dim
 
     def __len__(self) -> int:
         return len(self.codes)
 
     def __getitem__(self, rows: slice | Tensor) -> Tensor:
-        return decode(self.codes[rows if isinstance(rows, slice) else rows.cpu().numpy()], self.stored, self.dim)
+        kept = self.codes[rows if isinstance(rows, slice) else rows.to(self.codes.device)]
+        return decode(kept, self.stored, self.dim)
+
+    def on(self, device: torch.device) -> "Kept":
+        """The same on a device, if that is a GPU with room for them."""
+        if device.type != "cuda" or self.codes.nbytes > torch.cuda.mem_get_info(device)[0] / 2:
+            return self
+        return Kept(self.codes.to(device), self.scales.to(device), self.stored, self.dim)
+
+
+class Vectors:
+    """Unit vectors (N, D), float32, read when they are asked for: `vectors[3:9]`, or by a tensor of rows."""
+
+    def __init__(self, kept: Kept) -> None:
+        self.kept = kept
+
+    def __len__(self) -> int:
+        return len(self.kept)
+
+    def __getitem__(self, rows: slice | Tensor) -> Tensor:
+        return self.kept[rows].float() * self.kept.scales[rows, None]
 
 
 class Gallery:
@@ -59,7 +81,9 @@ class Gallery:
         self.folder, self.manifest, self.device = folder, manifest, device
         self._held = held
         self.labels, self.ids, self.thumbnail = held.rows.labels, held.rows.ids, held.thumbnail
-        self.vectors = Vectors(held.vectors, manifest.stored, manifest.dim)
+        codes, scales = torch.from_numpy(held.vectors), torch.from_numpy(held.scales)  # codes stay in their file
+        self.kept = Kept(codes, scales, manifest.stored, manifest.dim)
+        self.vectors = Vectors(self.kept)
         self.projection = read_projection(held.folder)
         self._model: Trained | None = None
 
@@ -92,6 +116,11 @@ class Gallery:
     def labeled(self) -> bool:
         """Whether labels say anything: images all of one class have none."""
         return len(self.classes) > 1
+
+    @cached_property
+    def torch_device(self) -> torch.device:
+        """Where products are computed."""
+        return distributed.find_device(str(self.device))
 
     @property
     def model(self) -> Trained:
@@ -148,7 +177,23 @@ class Gallery:
         """Cosines and rows of the k nearest to unit vectors (Q, D); `skip` (Q,) are rows that they do not find."""
         if not len(self):
             raise BadArgument("gallery", str(self.folder), "one with images in it")
-        return nearest(queries, self.vectors, k, skip, self.chosen(where))
+        return nearest(queries.to(self.torch_device), self._searched, k, skip, self.chosen(where))
+
+    @cached_property
+    def _searched(self) -> Kept:
+        return self.kept.on(self.torch_device)
+
+    def neighbors(
+        self, k: int, rows: Tensor | None = None, progress: Callable[[int, int], None] | None = None
+    ) -> Iterator[tuple[Tensor, Nearest]]:
+        """The k nearest other images of some rows (R,), or of all: a part of the rows, then what is nearest to them."""
+        rows = torch.arange(len(self)) if rows is None else rows
+        done = 0
+        for part in rows.split(BATCH) if len(rows) else ():
+            yield part, self.nearest(self.vectors[part], k, skip=part)
+            done += len(part)
+            if progress is not None:
+                progress(done, len(rows))
 
     def chosen(self, where: Where) -> Tensor | None:
         """The rows that `where` means, ascending; None for all."""

@@ -1,5 +1,6 @@
 """Files on their way into a gallery: decoded once, for the model and for a thumbnail, in threads."""
 
+import io
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -70,6 +71,11 @@ def thumbnail(pixels: Tensor) -> bytes:
     image = Image.fromarray(pixels.permute(1, 2, 0).contiguous().numpy())
     image.thumbnail((SIDE, SIDE))
     return encoded(image)
+
+
+def opened(webp: bytes) -> Image.Image:
+    """A thumbnail as an image of PIL."""
+    return Image.open(io.BytesIO(webp)).convert("RGB")
 
 
 def batches(

@@ -4,7 +4,8 @@
 |---|---|
 | `vectors.npy` | (N, D), memory-mapped |
 | `names.json` | a path for each row, seen from its source, and the names of the classes |
-| `columns.npz` | numbers for each row: its own, source, class, size and time of the file, end of the thumbnail |
+| `columns.npz` | for each row: its own number, source, class, size and time of the file, end of the thumbnail, one over
+|               | the length of the vector as it is kept |
 | `thumbnails.bin` | small WebP images, one after the other |
 
 A gallery of fewer numbers has `projection.npz`, too.
@@ -20,6 +21,8 @@ import numpy as np
 
 from isosphere.data.lists import ordered
 from isosphere.errors import DamagedFile
+
+from .codes import scales
 
 VECTORS, NAMES, COLUMNS, THUMBNAILS = "vectors.npy", "names.json", "columns.npz", "thumbnails.bin"
 NUMBERS = ("ids", "sources", "sizes", "times")
@@ -69,8 +72,9 @@ class Folder:
                 columns = {name: held[name] for name in held.files}
             labels = [names["classes"][code] for code in columns["classes"].tolist()]
             self.rows = Rows(names["paths"], labels, *(columns[name] for name in NUMBERS))
+            self.scales: np.ndarray = columns["scales"]
             self.ends, size = columns["ends"], (folder / THUMBNAILS).stat().st_size
-            counts = {len(its) for its in (self.vectors, *vars(self.rows).values(), self.ends)}
+            counts = {len(its) for its in (self.vectors, *vars(self.rows).values(), self.ends, self.scales)}
             if len(counts) > 1 or self.vectors.ndim != 2 or self.ends[-1:].sum() != size:
                 raise ValueError(f"its files have {sorted(counts)} rows, and {size} bytes of thumbnails")
             # Mapped, so that threads share it; an empty file cannot be.
@@ -85,19 +89,25 @@ class Folder:
         return self._thumbnails[int(self.ends[row - 1]) if row else 0 : int(self.ends[row])].tobytes()
 
 
-def write_folder(folder: Path, rows: Rows, stores: Sequence[Store], places: np.ndarray) -> None:
-    """Write a new folder of rows. Row i is row `places[i, 1]` of `stores[places[i, 0]]`."""
+def write_folder(
+    folder: Path, rows: Rows, stores: Sequence[Store], places: np.ndarray, stored: str, dim: int
+) -> None:
+    """Write a new folder of rows, with vectors of `dim` numbers kept as `stored`.
+
+    Row i is row `places[i, 1]` of `stores[places[i, 0]]`.
+    """
     folder.mkdir()
     like = stores[0].vectors
     shape = (len(rows), like.shape[1])
     vectors = np.lib.format.open_memmap(folder / VECTORS, mode="w+", dtype=like.dtype, shape=shape)
-    ends, end = np.zeros(len(rows), np.int64), 0
+    ends, end, lengths = np.zeros(len(rows), np.int64), 0, np.zeros(len(rows), np.float32)
     with open(folder / THUMBNAILS, "wb") as thumbnails:
         for start in range(0, len(rows), BLOCK):
             part = places[start : start + BLOCK]
             for number in np.unique(part[:, 0]):
                 chosen = np.flatnonzero(part[:, 0] == number)
                 vectors[start + chosen] = stores[number].vectors[part[chosen, 1]]
+            lengths[start : start + BLOCK] = scales(vectors[start : start + BLOCK], stored, dim)
             for row, (number, place) in enumerate(part.tolist(), start):
                 end += thumbnails.write(stores[number].thumbnail(place))
                 ends[row] = end
@@ -106,7 +116,7 @@ def write_folder(folder: Path, rows: Rows, stores: Sequence[Store], places: np.n
     codes = {name: code for code, name in enumerate(classes)}
     numbers: dict[str, Any] = {name: getattr(rows, name) for name in NUMBERS}
     labels = np.asarray([codes[label] for label in rows.labels], np.int32)
-    np.savez(folder / COLUMNS, ends=ends, classes=labels, **numbers)
+    np.savez(folder / COLUMNS, ends=ends, scales=lengths, classes=labels, **numbers)
     (folder / NAMES).write_text(json.dumps({"classes": classes, "paths": rows.paths}), encoding="utf-8")
 
 

@@ -5,7 +5,7 @@ scored again, each by itself in float64, and ordered by that score and then by t
 left out could tie with the last one found, a second pass takes them all.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 import torch
@@ -20,7 +20,10 @@ COLUMNS = 1 << 16  # rows of references in one product
 
 
 class Rows(Protocol):
-    """References (N, D): a tensor, or a file whose rows become one when they are asked for."""
+    """References (N, D): a tensor, or a file whose rows become one when they are asked for.
+
+    With an attribute `scales` (N,), rows times these are the unit vectors, else the rows are.
+    """
 
     def __len__(self) -> int: ...
 
@@ -68,6 +71,8 @@ class _Search:
         self.size = len(references) if among is None else len(among)
         self.skip = None if skip is None else self._columns(skip.to(queries.device))
         self.fewest = self.size - int(self.skip is not None and bool((self.skip >= 0).any()))
+        scales = scales_of(references, queries.device)
+        self.scales = scales if scales is None or among is None else scales[among.to(queries.device)]
         tf32 = queries.is_cuda and torch.backends.cuda.matmul.allow_tf32
         self.error = queries.shape[1] * (2.0**-10 if tf32 else torch.finfo(torch.float32).eps)
         self.step = max(1, min(COLUMNS, self.size))
@@ -103,6 +108,8 @@ class _Search:
                 scores[:, block.shape[1] :] = -torch.inf
                 with torch.autocast(self.queries.device.type, enabled=False):
                     torch.mm(self.queries[rows], block, out=scores[:, : block.shape[1]])
+                if self.scales is not None:
+                    scores[:, : block.shape[1]] *= self.scales[start : start + block.shape[1]]
                 if self.skip is not None:
                     own = self.skip[rows] - start
                     held = ((own >= 0) & (own < block.shape[1])).nonzero().squeeze(1)
@@ -144,8 +151,9 @@ class _Search:
         wide = widest_type(self.queries.device)
         step = block_rows(self.queries.shape[1] * 24, self.queries.device)
         parts = zip(queries.split(step), columns.split(step), strict=True)
-        scores = [(self.queries[row].to(wide) * self.taken(column).to(wide)).sum(1).float() for row, column in parts]
-        return torch.cat(scores) if scores else self.queries[:0, 0]
+        scores = [(self.queries[row].to(wide) * self.taken(column).to(wide)).sum(1) for row, column in parts]
+        found = torch.cat(scores) if scores else self.queries[:0, 0].to(wide)
+        return (found if self.scales is None else found * self.scales[columns]).float()
 
 
 def _ordered(scores: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
@@ -164,3 +172,52 @@ def _best(parts: Sequence[tuple[Tensor, Tensor, Tensor]], k: int) -> tuple[Tenso
     rows = rows[order]
     kept = torch.arange(len(rows), device=rows.device) - torch.searchsorted(rows, rows) < k
     return rows[kept], columns[order][kept], scores[order][kept]
+
+
+def pairs_above(
+    rows: Rows, least: float, device: torch.device | str = "cpu", progress: Callable[[int, int], None] | None = None
+) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """All pairs i < j of unit vectors (N, D) with an inner product of at least `least`, block by block.
+
+    A block has i, j and the products (P,), from a sum in the widest type.
+    """
+    step, size, scales = block_side(torch.device(device)), len(rows), scales_of(rows, torch.device(device))
+
+    def block(start: int) -> Tensor:
+        part = slice(start, min(start + step, size))
+        found = rows[part].to(device).float()
+        return found if scales is None else found * scales[part, None]
+
+    for start in range(0, size, step):
+        left = block(start)
+        error = left.shape[1] * torch.finfo(torch.float32).eps
+        for other in range(start, size, step):
+            right = left if other == start else block(other)
+            with torch.autocast(left.device.type, enabled=False):
+                one, two = (left @ right.T >= least - error).nonzero(as_tuple=True)
+            if other == start:
+                one, two = one[one < two], two[one < two]
+            exact = _paired(left, right, one, two)
+            kept = exact >= least
+            if kept.any():
+                yield start + one[kept], other + two[kept], exact[kept]
+        if progress is not None:
+            progress(min(start + step, size), size)
+
+
+def scales_of(rows: Rows, device: torch.device) -> Tensor | None:
+    """What makes rows unit vectors, float32 (N,) on the device; None for rows that are."""
+    scales = getattr(rows, "scales", None)
+    return None if scales is None else scales.to(device)
+
+
+def block_side(device: torch.device) -> int:
+    """Rows and columns of a square block of float32 scores on the device."""
+    return max(1, int((BLOCK_BYTES.get(device.type, DEFAULT_BLOCK_BYTES) / 4) ** 0.5))
+
+
+def _paired(left: Tensor, right: Tensor, one: Tensor, two: Tensor) -> Tensor:
+    """Inner products of rows (P,) of the left and (P,) of the right, float32 of a sum in the widest type."""
+    wide, step = widest_type(left.device), block_rows(left.shape[1] * 24, left.device)
+    parts = zip(one.split(step), two.split(step), strict=True)
+    return torch.cat([(left[a].to(wide) * right[b].to(wide)).sum(1).float() for a, b in parts])
