@@ -132,7 +132,7 @@ def commands_page() -> str:
     """Every command with its own help."""
     parts = ["# Commands\n\nThis is what `isosphere COMMAND --help` prints.\n"]
     for name in cli.COMMANDS:
-        module = import_module(f"isosphere.cli.{name}")
+        module = import_module(cli.module_of(name))
         parser = Parser(f"isosphere {name}", module.__doc__)
         module.declare(parser)
         parts.append(f"## {name}\n\n```text\n{parser.format_help().rstrip()}\n```\n")

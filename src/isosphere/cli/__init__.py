@@ -111,7 +111,12 @@ def _about(name: str) -> str:
 
 
 def _command(name: str) -> ModuleType:
-    return import_module(f"isosphere.cli.{name.replace('-', '_')}")
+    return import_module(module_of(name))
+
+
+def module_of(name: str) -> str:
+    """The file of a command."""
+    return f"isosphere.cli.{name.replace('-', '_')}"
 
 
 def _version() -> str:
