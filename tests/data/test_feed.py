@@ -1,14 +1,21 @@
+import os
+import signal
+import time
+
 import numpy as np
 import pytest
 import torch
 from PIL import Image
+from torch.utils.data import DataLoader
 
 from isosphere.data.decoding import decode
 from isosphere.data.feed import loader
 from isosphere.data.images import ImageSet
 from isosphere.data.transforms import ShiftView, TestView, TrainView, shift, uniforms
-from isosphere.errors import UnreadableImage
+from isosphere.data.workers import received
+from isosphere.errors import Option, UnreadableImage, WorkerDied
 from isosphere.samplers import ClassBatches, OrderedBatches, ShuffledBatches
+from raised import raised
 
 
 @pytest.fixture(scope="module")
@@ -141,3 +148,25 @@ def test_an_unreadable_image_stops_the_loop_by_name(files, tmp_path, workers):
     with pytest.raises(UnreadableImage) as caught:
         next(feed)
     assert caught.value.path == str(bad)
+
+
+class Deadly:
+    """A data set whose worker is killed at one item, as the system does when memory runs out."""
+
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, index):
+        if index == 5:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return torch.zeros(index)
+
+
+def test_a_killed_worker_is_an_error_where_its_item_is_awaited():
+    loader = DataLoader(Deadly(), batch_size=None, num_workers=2, generator=torch.Generator())
+    handler, found = signal.getsignal(signal.SIGCHLD), received(loader)
+    assert [len(next(found)) for _ in range(3)] == [0, 1, 2]
+    time.sleep(0.3)  # it is dead by now, and nothing was raised here
+    with raised(WorkerDied, cause="was killed by SIGKILL", option=Option("loop.workers", 1)):
+        list(found)
+    assert signal.getsignal(signal.SIGCHLD) == handler

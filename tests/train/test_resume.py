@@ -1,10 +1,12 @@
 """Runs that are killed, stopped or starved of disk end as if nothing had happened, or lose nothing."""
 
+import itertools
 import json
 import math
 import os
 import random
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,22 +23,27 @@ from commands import isosphere
 from isosphere.errors import (
     BadCheckpoint,
     Diverged,
+    Halted,
     Interrupted,
     NoCheckpoint,
     NotSaved,
     Option,
     OtherImages,
     OtherRecipe,
+    UnreadableImage,
+    WorkerDied,
     words,
 )
 from isosphere.inference import load_run, read_checkpoint
-from isosphere.recipes import override
+from isosphere.paper import find
+from isosphere.recipes import override, schema
 from isosphere.train import loop, state
 from isosphere.train.build import build_constraint
 from isosphere.train.loop import fit
 from isosphere.train.measure import measure_run
 from isosphere.train.stopping import stop_diverged
 from isosphere.train.tuning import Runner
+from raised import raised
 from tiny import TINY, tiny_recipe
 
 STEPS = 150
@@ -144,9 +151,10 @@ def test_a_last_exam_that_fails_costs_no_training(tmp_path, monkeypatch):
             raise OSError("no space for the exam")
         return taken(exam, embedder, final, seed)
 
-    with monkeypatch.context() as patch, pytest.raises(OSError, match="no space"):
+    with monkeypatch.context() as patch, raised(Halted, step=20, steps=20, saved=20) as caught:
         patch.setattr(loop, "evaluate", failing)
         fit(recipe, tmp_path / "run", "cpu")
+    assert isinstance(caught.value.reason, OSError)
     assert weights(tmp_path / "run")["finished"]
     result = fit(recipe, tmp_path / "run", "cpu", resume=True)
     whole = fit(recipe, tmp_path / "whole", "cpu")
@@ -396,3 +404,77 @@ def test_a_checkpoint_that_wants_to_run_code_is_refused(tmp_path, monkeypatch):
             read_checkpoint(Path(name))
         assert caught.value.path == Path(name)
     assert not Path("pwned").exists()
+
+
+# ---------------------------------------------------------------- errors between two steps
+
+
+def same_end(folder: Path, whole: Path) -> None:
+    """The same weights, lines and last metrics, to the last bit."""
+    found, wanted = weights(folder), weights(whole)
+    assert found["step"] == wanted["step"]
+    assert all(torch.equal(found["model"][name], value) for name, value in wanted["model"].items())
+    assert (folder / "metrics.jsonl").read_text() == (whole / "metrics.jsonl").read_text()
+    last = [json.loads((place / "result.json").read_text())["last"] for place in (folder, whole)]
+    assert last[0] == last[1]
+
+
+def photo_recipe(photos: Path, changes: dict[str, object] | None = None) -> schema.Recipe:
+    fields = {"data.root": photos, "data.size": 16, "data.shorter": 20, "model.dim": 16, "batches.size": 12,
+              "batches.per_class": 3, "loop.steps": 8, "loop.log_every": 1, "loop.save_every": 3, "loop.eval_every": 5,
+              "loop.snapshot_every": 5, "loop.workers": 0}  # fmt: skip
+    return find("photos-sec", {key: str(value) for key, value in (fields | (changes or {})).items()})
+
+
+@pytest.mark.parametrize("part", ["train", "test"])
+def test_an_image_that_vanishes_costs_no_training(part, photos, tmp_path, monkeypatch):
+    """Half of the classes train. Read by a snapshot, by the feed or by the evaluation of step 5."""
+    shutil.copytree(photos, tmp_path / "photos")
+    recipe = photo_recipe(tmp_path / "photos")
+    fit(recipe, tmp_path / "whole", "cpu")
+    gone = sorted((tmp_path / "photos").glob("*/*.png"))[0 if part == "train" else -1]
+    step = loop.train_step
+
+    def vanishing(run, images, labels):
+        if run.step == 4:
+            gone.rename(tmp_path / "kept.png")
+        return step(run, images, labels)
+
+    with monkeypatch.context() as patch, raised(Halted, step=5, steps=8, saved=5, folder=tmp_path / "run") as caught:
+        patch.setattr(loop, "train_step", vanishing)
+        fit(recipe, tmp_path / "run", "cpu")
+    assert isinstance(caught.value.reason, UnreadableImage) and caught.value.reason.path == str(gone)
+    (tmp_path / "kept.png").rename(gone)
+    fit(recipe, tmp_path / "run", "cpu", resume=True)
+    same_end(tmp_path / "run", tmp_path / "whole")
+
+
+FAILURES = {
+    "a worker": (WorkerDied("was killed by SIGKILL", Option("loop.workers", 1)), Halted),
+    "a disk": (OSError(5, "Input/output error"), Halted),
+    "a bug": (ZeroDivisionError("in a dataset"), ZeroDivisionError),
+}
+
+
+@pytest.mark.parametrize(("error", "kind"), FAILURES.values(), ids=FAILURES)
+@pytest.mark.parametrize("at", [0, 7, 12])
+def test_a_feed_that_fails_costs_no_training(at, error, kind, tmp_path, monkeypatch, capsys):
+    feed = loop.training_feed
+    changes = {"loop.steps": 14, "loop.save_every": 6, "loop.eval_every": 7, "loop.snapshot_every": 7}
+    recipe = tiny_recipe(changes=changes)
+
+    def failing(run):
+        yield from itertools.islice(feed(run), at)
+        raise error
+
+    with monkeypatch.context() as patch, pytest.raises(kind if at else type(error)) as caught:
+        patch.setattr(loop, "training_feed", failing)
+        fit(recipe, tmp_path / "run", "cpu")
+    assert (tmp_path / "run" / "checkpoint.pt").is_file() == (at > 0)
+    if at and kind is Halted:
+        assert (caught.value.step, caught.value.saved, caught.value.reason) == (at, at, error)
+    elif at:
+        assert f"saved at step {at}" in capsys.readouterr().err
+    fit(recipe, tmp_path / "run", "cpu", resume=True)
+    fit(recipe, tmp_path / "whole", "cpu")
+    same_end(tmp_path / "run", tmp_path / "whole")

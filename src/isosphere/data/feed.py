@@ -18,6 +18,7 @@ from isosphere.samplers import ClassBatches, OrderedBatches, ShuffledBatches
 
 from .images import Images, read_batch
 from .transforms import View, uniforms
+from .workers import received
 
 
 class Batch(NamedTuple):
@@ -78,7 +79,7 @@ def loader(
         worker_init_fn=_leave_interrupts,
         generator=torch.Generator(),  # else every loader would draw its base seed from the global stream
     )
-    for batch in source:
+    for batch in received(source):
         if isinstance(batch, InputError):
             raise batch
         yield batch

@@ -65,6 +65,7 @@ from .images import (
     SharedClasses,
     UnreadableImage,
     UnreadableImages,
+    WorkerDied,
     WrongIndex,
 )
 from .losses import LossOverflow, NotFinite, UnequalRanks, Unsupported
@@ -84,7 +85,7 @@ from .runs import (
     RunExists,
     UnfinishedRun,
 )
-from .train import Diverged, Interrupted, Stopped
+from .train import Diverged, Halted, Interrupted, Stopped
 from .usage import BadUsage, UnknownOption
 from .warned import (
     CopiesWarning,
@@ -110,6 +111,7 @@ __all__ = [
     "EXTRAS",
     "EmptyClasses",
     "FolderExists",
+    "Halted",
     "Held",
     "Incompatible",
     "InputError",
@@ -181,6 +183,7 @@ __all__ = [
     "UnsafeFile",
     "Unsupported",
     "UntrainedClasses",
+    "WorkerDied",
     "WrongIndex",
     "WrongSize",
     "as_argument",

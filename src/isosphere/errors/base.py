@@ -36,6 +36,8 @@ def words(error: BaseException, option: Callable[[Option], str] = as_argument) -
 def _shown(value: Any, option: Callable[[Option], str]) -> Any:
     if isinstance(value, Option):
         return option(value)
+    if isinstance(value, Exception):
+        return words(value, option) or type(value).__name__
     if isinstance(value, tuple) and all(isinstance(item, (int, float)) for item in value):
         return value  # a shape, or a pair of limits
     if isinstance(value, (list, tuple, set, frozenset)):

@@ -175,3 +175,12 @@ class OtherRankFailed(RunError, OSError):
 
     text: ClassVar[str] = "the process that {work} has ended; its own message says why"
     work: str
+
+
+@dataclass(eq=False)
+class WorkerDied(RunError):
+    """A process that reads images has ended before its time; `cause` says how."""
+
+    text: ClassVar[str] = "a process that reads images {cause}; free memory, or use {option}"
+    cause: str
+    option: Option

@@ -18,6 +18,25 @@ class Diverged(RunError):
 
 
 @dataclass(eq=False)
+class Halted(RunError):
+    """Training could not go on; the checkpoint is of step `saved`, which is 0 where there is none."""
+
+    step: int
+    steps: int
+    saved: int
+    reason: Any  # an error
+    folder: Any
+    resume: Option = Option("resume")
+
+    @property
+    def text(self) -> str:
+        """With what can be done about it."""
+        kept = "saved" if self.saved == self.step else "the last checkpoint is of step {saved}"
+        begin = "stopped at step {step} of {steps}, " + (kept if self.saved else "without a checkpoint")
+        return begin + ": {reason}; mend it, then go on with {resume} {folder}"
+
+
+@dataclass(eq=False)
 class Interrupted(RunError):
     """Training was asked to stop by a signal, and saved."""
 

@@ -105,6 +105,7 @@ class Journal:
         now, before = directions.float().cpu().numpy(), folder / f"directions-{step - every:07d}.npy"
         since = runs.snapshot_path(self.folder, step - every)
         held = np.load(since) if before.is_file() and since.is_file() else {}
+        turn: dict[str, float] = {}
         # A resumed run may take more images, or fewer.
         if "indices" in held and np.array_equal(held["indices"], arrays["indices"]):
             # The chord keeps small angles exact, where the arc cosine of a product near 1 does not.
@@ -114,9 +115,12 @@ class Journal:
             lengths = held["norms"]
             figures = {NORM_MEAN: float(lengths.mean()), NORM_VARIANCE: float(lengths.var())}
             figures |= turn_figures(torch.from_numpy(lengths), torch.from_numpy(arrays["angles"]))  # in degrees
-            self.write(step, "turn", {"since": step - every, **recorded(figures)})
+            turn = {"since": step - every, **recorded(figures)}
+        with files.replacing(folder / f"directions-{step:07d}.npy") as file:
+            np.save(file, now)
         _save(runs.snapshot_path(self.folder, step), arrays)
-        np.save(folder / f"directions-{step:07d}.npy", now)
+        if turn:
+            self.write(step, "turn", turn)
         # Two are kept, the last and what a run resumed from the last checkpoint turns from; all would be large.
         saved = max(self.resumed_at, (step - 1) // max(1, self.loop.save_every) * self.loop.save_every)
         kept = [f"directions-{at:07d}.npy" for at in (saved // every * every, step)]
@@ -161,6 +165,12 @@ class Journal:
         """All lines of a kind so far, also those before a resume."""
         return runs.entries(self.folder, kind) if self.active else []
 
+    def holds(self, step: int) -> tuple[bool, bool]:
+        """Whether the snapshot and the evaluation of a step are there."""
+        kinds = [line["kind"] for line in self.entries("") if line["step"] == step]
+        turned = "turn" in kinds or step <= self.loop.snapshot_every
+        return runs.snapshot_path(self.folder, step).is_file() and turned, "test" in kinds
+
     def result(self, last: dict[str, float], seconds: float, task: Task, tested: str) -> dict[str, Any]:
         """Write and return result.json: the last evaluation, the best (picked on test: an oracle), and the run."""
         best = max(self.entries("test"), key=lambda entry: entry[task.evaluation.headline])
@@ -191,7 +201,8 @@ def _clear(folder: Path) -> None:
 
 
 def _save(path: Path, arrays: dict[str, np.ndarray]) -> None:
-    np.savez_compressed(path, **arrays)  # type: ignore[arg-type]  # none of them is called allow_pickle
+    with files.replacing(path) as file:
+        np.savez_compressed(file, **arrays)  # type: ignore[arg-type]  # none of them is called allow_pickle
 
 
 def write_json(path: Path, values: Any) -> None:

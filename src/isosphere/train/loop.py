@@ -3,8 +3,9 @@
 import os
 import signal
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,7 +30,8 @@ from isosphere.train.folder import claimed, held
 from isosphere.train.journal import Journal
 from isosphere.train.loggers import Logger
 from isosphere.train.overlap import kind_of
-from isosphere.train.step import Run, train_step, update
+from isosphere.train.saving import save, saved_first, stop_if_not_finite
+from isosphere.train.step import Run, repeatable, train_step, update
 from isosphere.train.stopping import advice, signals, stop_diverged
 
 PCA_IMAGES = 10_000  # training images whose features a first head is made of
@@ -155,7 +157,7 @@ def train(run: Run, folder: Path, resume: bool = False, loggers: Sequence[Logger
     """Train a prepared run to its end. One that does not resume takes the place of what its folder holds."""
     task, loop, resumed_at = run.task, run.loop, run.step if resume else None
     journal = Journal(folder, run.recipe, loop, run.device, resumed_at, distributed.rank() == 0, loggers)
-    with journal, _repeatable(run.recipe.loop.deterministic), signals() as run.caught:
+    with journal, repeatable(run.recipe.loop.deterministic), signals() as run.caught:
         journal.screen.say(task.in_words(run.batches))
         journal.split(task.parts)
         kept = loop.save_every or run.step  # one that was taken up has a checkpoint, which must not stay behind
@@ -166,27 +168,31 @@ def train(run: Run, folder: Path, resume: bool = False, loggers: Sequence[Logger
         if run.step == loop.steps:  # a finished run whose last evaluation or result was lost
             measured = any(line["step"] == run.step for line in journal.entries("test"))
             last = _evaluate(run, journal, final=True, write=not measured)
+        elif run.step:
+            _catch_up(run, journal)
         episodes = Episodes(proxy_power(run.optimizer), constrained=False)  # the radial share is the criterion's alone
         for line in journal.entries("train"):  # of before a resume, so that warnings go on as they would have
             episodes.fresh(line, advice(run, line["step"]))
 
         # ---- the steps that are left, with all that comes between them
-        for batch in training_feed(run) if run.step < loop.steps else ():
+        between = partial(saved_first, run, journal)
+        for batch in _fed(run, between):
             found = train_step(run, batch.images, batch.labels)
             run.step += 1
             final = run.step == loop.steps
-            _log(run, journal, episodes, found)
-            if _due(loop.snapshot_every, run.step):
-                _snapshot(run, journal)
-            if final and kept:  # before the last evaluation, the longest: should it fail, the run can be taken up
-                _save(run, journal, found)
-            if final or _due(loop.eval_every, run.step):
-                last = _evaluate(run, journal, final)
+            with between():
+                _log(run, journal, episodes, found)
+                if _due(loop.snapshot_every, run.step):
+                    _snapshot(run, journal)
+                if final and kept:  # before the last evaluation, the longest: should it fail, the run can be taken up
+                    save(run, journal, found)
+                if final or _due(loop.eval_every, run.step):
+                    last = _evaluate(run, journal, final)
             if final:
                 break
             stopping = _asked_to_stop(run, run.caught)
             if stopping or _due(loop.save_every, run.step):
-                _save(run, journal, found)
+                save(run, journal, found)
             if stopping:
                 raise Interrupted(run.step, loop.steps, folder, (run.caught or [signal.SIGTERM])[0])
 
@@ -197,18 +203,6 @@ def train(run: Run, folder: Path, resume: bool = False, loggers: Sequence[Logger
         classes, kind = task.images.classes, kind_of(run.recipe.data)
         relation = task.evaluation.relation(classes, len(task.images), kind, compared=True)
         return journal.result(last, run.seconds + time.monotonic() - run.started, task, relation)
-
-
-@contextmanager
-def _repeatable(wanted: bool) -> Iterator[None]:
-    """Deterministic algorithms where they are wanted, and afterwards what the process had before."""
-    before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
-    if wanted:
-        torch.use_deterministic_algorithms(True)
-    try:
-        yield
-    finally:
-        torch.use_deterministic_algorithms(before[0], warn_only=before[1])
 
 
 # ---------------------------------------------------------------- before the steps
@@ -236,6 +230,15 @@ def training_feed(run: Run) -> Iterator[Batch]:
     return (batch._replace(labels=batch.indices) for batch in feed) if run.task.unlabeled else feed
 
 
+def _fed(run: Run, between: Callable[[], AbstractContextManager[None]]) -> Iterator[Batch]:
+    """The batches that are left."""
+    feed = training_feed(run) if run.step < run.loop.steps else iter(())
+    while run.step < run.loop.steps:
+        with between():
+            batch = next(feed)
+        yield batch
+
+
 def _due(every: int, step: int) -> bool:
     return every > 0 and step % every == 0
 
@@ -244,7 +247,7 @@ def _log(run: Run, journal: Journal, episodes: Episodes, found: dict[str, Tensor
     """Write a line where one is due. Reading a value waits for a GPU, so it is done nowhere else."""
     logged = run.step == 1 or _due(run.loop.log_every, run.step)  # the first: warnings measure by it
     if logged or run.device.type == "cpu":
-        _stop_if_not_finite(run, found)
+        stop_if_not_finite(run, found)
     if logged:
         values = recorded(dict(zip(found, torch.stack([*found.values()]).tolist(), strict=True)))
         journal.write(run.step, "train", values | {"lr": float(run.optimizer.param_groups[0]["lr"])})
@@ -260,6 +263,15 @@ def embedder(run: Run, model: Embedder | None = None) -> ImageEmbedder:
     """The run's model for whole sets of images, as it is measured; or another one."""
     half, flip = half_precision(run.loop, run.device), model is None and run.recipe.evaluation.flip
     return ImageEmbedder(model or run.measured, run.device, workers(run.loop), half, flip=flip)
+
+
+def _catch_up(run: Run, journal: Journal) -> None:
+    """What was due at the saved step but failed, after which the run was saved."""
+    shot, measured = distributed.on_first(lambda: journal.holds(run.step))
+    if _due(run.loop.snapshot_every, run.step) and not shot:
+        _snapshot(run, journal)
+    if _due(run.loop.eval_every, run.step) and not measured:
+        _evaluate(run, journal)
 
 
 def _evaluate(run: Run, journal: Journal, final: bool = False, write: bool = True) -> dict[str, float]:
@@ -289,25 +301,8 @@ def _snapshot(run: Run, journal: Journal) -> None:
 # ---------------------------------------------------------------- stopping, saving, going on
 
 
-def _stop_if_not_finite(run: Run, found: dict[str, Tensor]) -> None:
-    if int(run.bad_step) >= 0:
-        stop_diverged(run, int(run.bad_step), "the loss is not finite", found)
-
-
 def _asked_to_stop(run: Run, caught: list[int]) -> bool:
     # All ranks must leave at the same step: they compare notes at every step on CPU, now and then on a GPU.
     if distributed.world() > 1 and run.device.type == "cuda" and run.step % 10:
         return False
     return distributed.agreed(bool(caught), run.device)
-
-
-def _save(run: Run, journal: Journal, found: dict[str, Tensor]) -> None:
-    _stop_if_not_finite(run, found)
-    # A finite loss can still have sent the weights to infinity; such weights must not replace good ones.
-    everything = [*run.model.named_parameters(), *run.criterion.named_parameters()]
-    broken = [name for name, value in everything if not bool(value.isfinite().all())]
-    if distributed.agreed(bool(broken), run.device):  # the ranks hold different class weights
-        stop_diverged(run, run.step, f"{(broken or ['a weight of another rank'])[0]} is not finite", found)
-    saved = state.capture(run)  # by all ranks: each brings its class weights
-    if journal.active:
-        state.save(journal.folder / runs.CHECKPOINT, saved)

@@ -104,7 +104,8 @@ def restore(run: "Run", saved: dict[str, Any]) -> None:
     load_weights(run.criterion, sharded.own_state(run.criterion, saved["criterion"]))
     load_weights(run.constraint, saved["constraint"])
     restore_optimizer(run.optimizer, saved["optimizer"])
-    run.step, run.seconds = saved["step"], saved["seconds"]
+    run.step = run.saved = saved["step"]
+    run.seconds = saved["seconds"]
     torch.set_rng_state(saved["random"])
     if saved["random_cuda"] is not None and run.device.type == "cuda":
         torch.cuda.set_rng_state(saved["random_cuda"], run.device)

@@ -2,6 +2,7 @@
 
 import contextlib
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import torch
@@ -41,6 +42,7 @@ class Run:
     optimizer: torch.optim.Optimizer
     bad_step: Tensor  # the first step with a non-finite loss, else -1; on the device
     step: int = 0
+    saved: int = 0  # the step of the checkpoint
     seconds: float = 0.0  # spent before the last resume
     started: float = field(default_factory=time.monotonic)
     caught: list[int] = field(default_factory=list)  # signals that asked it to stop, perhaps when it was at its end
@@ -115,3 +117,15 @@ def autocast(loop: schema.Loop, device: torch.device) -> contextlib.AbstractCont
     """bfloat16 autocast where the recipe asks for it and the device has it."""
     dtype = half_precision(loop, device)
     return torch.autocast(device.type, dtype) if dtype is not None else contextlib.nullcontext()
+
+
+@contextlib.contextmanager
+def repeatable(wanted: bool) -> Iterator[None]:
+    """Deterministic algorithms where they are wanted, and afterwards what the process had before."""
+    before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    if wanted:
+        torch.use_deterministic_algorithms(True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before[0], warn_only=before[1])

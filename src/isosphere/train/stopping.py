@@ -70,6 +70,8 @@ def signals() -> Iterator[list[int]]:
         yield caught  # Python lets only the main thread handle signals
         return
     before = {number: signal.signal(number, remember) for number in (signal.SIGINT, signal.SIGTERM)}
+    if hasattr(signal, "SIGCHLD"):  # torch's handler for loaders would raise in the middle of a step
+        before[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     try:
         yield caught
     finally:
