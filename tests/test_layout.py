@@ -25,11 +25,12 @@ ALLOWED = {
     "samplers": set(),
     "distributed": {"losses", "sphere"},
     "adapters": {"adapters", "monitor", "losses", "sphere"},
-    "runs": {"runs", "recipes", "errors"},
+    "runs": {"runs", "recipes", "errors", "tensor_files"},
+    "tensor_files": set(),
     "losses": {"losses", "sphere"},
     "metrics": {"metrics", "sphere"},
     "data": {"data", "distributed", "errors", "locks", "samplers"},
-    "models": {"errors", "models"},
+    "models": {"errors", "models", "tensor_files"},
     "recipes": {"recipes"},
     "functional": {"losses", "sphere"},
     "front": {"distributed", "inference", "recipes", "runs", "sphere", "train"},
@@ -37,7 +38,7 @@ ALLOWED = {
     "gallery": {"data", "distributed", "gallery", "inference", "metrics", "recipes", "report", "runs"},
     "inference": {
         "data", "distributed", "errors", "files", "inference", "metrics", "models", "recipes", "runs", "samplers",
-        "sphere", "terminal",
+        "sphere", "tensor_files", "terminal",
     },  # fmt: skip
     "export": {"data", "export", "inference", "metrics", "recipes", "sphere"},
     "train": {

@@ -30,7 +30,9 @@ from isosphere.errors import (
     Option,
     OtherImages,
     OtherRecipe,
+    OtherVersion,
     UnreadableImage,
+    UnsafeFile,
     WorkerDied,
     words,
 )
@@ -385,7 +387,7 @@ def test_a_full_disk_leaves_the_checkpoint_before_it_whole(tmp_path):
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         signal.signal(signal.SIGXFSZ, ignored)
-    assert read_checkpoint(path)["step"] == 1
+    assert weights(tmp_path)["step"] == 1
     assert [entry.name for entry in tmp_path.iterdir()] == ["checkpoint.pt"], "nothing is left behind"
 
 
@@ -399,11 +401,41 @@ def test_a_checkpoint_that_wants_to_run_code_is_refused(tmp_path, monkeypatch):
     torch.save({"recipe": Malicious()}, "checkpoint.pt")
     Path("torn.pt").write_bytes(Path("checkpoint.pt").read_bytes()[:100])
     torch.save([1], "list.pt")
-    for name in ("checkpoint.pt", "torn.pt", "list.pt"):
-        with pytest.raises(BadCheckpoint) as caught:
+    for name, kind in (("checkpoint.pt", UnsafeFile), ("torn.pt", BadCheckpoint), ("list.pt", BadCheckpoint)):
+        with raised(kind, path=Path(name)):
             read_checkpoint(Path(name))
-        assert caught.value.path == Path(name)
     assert not Path("pwned").exists()
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory) -> Path:
+    """A run with a checkpoint and without a result, as one that was stopped."""
+    folder = tmp_path_factory.mktemp("kept") / "run"
+    fit(tiny_recipe(changes={"loop.steps": 2}), folder, "cpu")
+    (folder / "result.json").unlink()
+    return folder
+
+
+@pytest.mark.parametrize("odd", [None, "odd", [], {"odd": 1}])
+def test_a_checkpoint_whose_parts_are_missing_or_odd_is_refused(odd, kept, tmp_path):
+    """Alike where it is taken up and where its model is loaded, which wants less of it."""
+    recipe, whole = tiny_recipe(changes={"loop.steps": 2}), weights(kept)
+    shutil.copytree(kept, tmp_path / "run")
+    for name in ("step", "finished", "seconds", "classes", "model", "criterion", "constraint", "optimizer", "random"):
+        if isinstance(whole[name], type(odd)):
+            continue  # of the right kind; what is in it is judged where it is taken up
+        torch.save({**whole, name: odd}, tmp_path / "run" / "checkpoint.pt")
+        with raised(BadCheckpoint, path=tmp_path / "run" / "checkpoint.pt"):
+            fit(recipe, tmp_path / "run", "cpu", resume=True)
+        with raised(BadCheckpoint):
+            load_run(tmp_path / "run", "cpu")
+    for name, value in {"optimizer": {"a": 1}, "random": torch.zeros(2), "model": {"a": 1}}.items():
+        torch.save({**whole, name: value}, tmp_path / "run" / "checkpoint.pt")
+        with raised(BadCheckpoint):
+            fit(recipe, tmp_path / "run", "cpu", resume=True)
+    torch.save({**whole, "recipe": odd}, tmp_path / "run" / "checkpoint.pt")
+    with raised(OtherVersion, path=tmp_path / "run" / "checkpoint.pt"):
+        load_run(tmp_path / "run", "cpu")
 
 
 # ---------------------------------------------------------------- errors between two steps

@@ -43,7 +43,7 @@ def received(loader: DataLoader) -> Iterator[Any]:
     number = getattr(signal, "SIGCHLD", None)  # Windows has none
     handler = signal.getsignal(number) if number else None
     items = iter(loader)
-    if handler is not None and threading.current_thread() is threading.main_thread():
+    if number and handler is not None and threading.current_thread() is threading.main_thread():
         signal.signal(number, handler)
     while True:
         try:

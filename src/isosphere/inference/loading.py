@@ -9,13 +9,20 @@ import torch
 from torch import Tensor, nn
 
 from isosphere import distributed, runs
-from isosphere.errors import BadCheckpoint, NoCheckpoint
+from isosphere.errors import BadCheckpoint, DamagedFile, NoCheckpoint
 from isosphere.models.embedder import Embedder, build_embedder
 from isosphere.models.own import build_own_embedder
 from isosphere.recipes import own, schema
 from isosphere.recipes.fields import located
+from isosphere.tensor_files import read_tensors
 
 from .trained import Trained
+
+HELD: dict[str, Any] = {
+    "step": int, "finished": bool, "seconds": (int, float), "classes": list, "model": dict, "criterion": dict,
+    "constraint": dict, "optimizer": dict, "random": Tensor,
+}  # fmt: skip
+"""What every checkpoint has besides its recipe."""
 
 
 def load_run(folder: str | Path, device: str | torch.device = "auto", model: object = None) -> Trained:
@@ -25,7 +32,7 @@ def load_run(folder: str | Path, device: str | torch.device = "auto", model: obj
     """
     folder = Path(folder)
     saved = read_checkpoint(folder / runs.CHECKPOINT)
-    recipe = located(runs.recipe_of(saved["recipe"]), runs.bases(folder))
+    recipe = located(runs.recipe_in(saved["recipe"], folder / runs.CHECKPOINT), runs.bases(folder))
     stopped = None if saved["finished"] else saved["step"]
     about: dict[str, Any] = {"classes": saved["classes"], "images": saved.get("images"), "stopped": stopped}
     about["origin"] = saved.get("origin")
@@ -90,13 +97,16 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
         reason = "the run was stopped before its first" if begun else f"{path.parent} is not a run folder"
         raise NoCheckpoint(path, "the run kept none (loop.save_every 0)" if finished else reason)
     try:
-        saved = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # a damaged file makes torch raise almost anything
-        reason = str(error).split("\n")[0].split(" (1)")[0]
-        raise BadCheckpoint(path, f"it cannot be read safely: {reason}") from error
+        saved = read_tensors(path, ours=True)
+    except DamagedFile as error:
+        raise BadCheckpoint(path, error.reason) from None
     if not isinstance(saved, dict) or "recipe" not in saved:
         raise BadCheckpoint(path, "it was not written by isosphere")
-    return runs.translate_checkpoint(saved)
+    saved = runs.translate_checkpoint(saved)
+    for name, kind in HELD.items():
+        if not isinstance(saved.get(name), kind):
+            raise BadCheckpoint(path, f"its {name} is missing or odd")
+    return saved
 
 
 def load_weights(module: nn.Module, weights: dict[str, Any], path: str | Path = runs.CHECKPOINT) -> None:

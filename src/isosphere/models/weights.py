@@ -1,12 +1,11 @@
 """Weight files: read without running their code, and loaded into a backbone that they must fit."""
 
-import pickle
 from pathlib import Path
 
-import torch
 from torch import Tensor, nn
 
-from isosphere.errors import DamagedFile, NotFound, UnfitWeights, UnsafeFile
+from isosphere.errors import DamagedFile, NotFound, UnfitWeights
+from isosphere.tensor_files import read_tensors
 
 
 def load_backbone(network: nn.Module, path: str, classifier: str) -> None:
@@ -40,12 +39,7 @@ def read_weights(path: str) -> dict[str, Tensor]:
             return load_file(file)
         except SafetensorError as error:
             raise DamagedFile(path, str(error)) from error
-    try:
-        state = torch.load(file, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:
-        raise UnsafeFile(path, "is damaged, or holds more than tensors and could run code") from error
-    except Exception as error:  # a damaged file makes torch raise almost anything
-        raise DamagedFile(path, str(error)) from error
+    state = read_tensors(path)
     for wrapper in ("state_dict", "model"):
         if isinstance(state, dict) and isinstance(state.get(wrapper), dict):
             state = state[wrapper]

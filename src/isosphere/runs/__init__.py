@@ -21,6 +21,7 @@ from isosphere.runs.folder import (
     read,
     read_recipe,
     read_result,
+    recipe_in,
     snapshot_path,
     unscaled,
 )
@@ -54,6 +55,6 @@ __all__ = [
     "SNAPSHOTS", "SPLIT", "THUMBNAILS", "UNREADABLE", "Embedded", "Experiment", "Line", "Record", "Results",
     "RunFolder", "Snapshot", "TestImages", "bases", "entries", "experiment_of", "is_monitor", "locate",
     "numbers", "old_fields", "older_name", "read", "read_monitor", "read_recipe", "read_result", "read_results",
-    "read_test_images", "recipe_of", "results_json", "results_path", "snapshot_path", "translate_changes",
+    "read_test_images", "recipe_in", "recipe_of", "results_json", "results_path", "snapshot_path", "translate_changes",
     "translate_checkpoint", "translate_line", "translate_recipe", "translate_record", "unscaled",
 ]  # fmt: skip

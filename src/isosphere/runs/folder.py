@@ -8,10 +8,19 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from isosphere.errors import BadArgument, DamagedFile, NotARun, OtherVersion, UnfinishedRun, UnknownField
+from isosphere.errors import (
+    BadArgument,
+    DamagedFile,
+    IsosphereError,
+    NotARun,
+    OtherVersion,
+    UnfinishedRun,
+    UnknownField,
+)
 from isosphere.recipes import options, schema
 from isosphere.runs.lines import METRICS, TEXTS, Line, each_line, numbers
 from isosphere.runs.versions import recipe_of, translate_recipe, translate_record
+from isosphere.tensor_files import read_tensors
 
 if TYPE_CHECKING:
     import numpy as np
@@ -113,11 +122,9 @@ class RunFolder:
         if self.finished or self.watched or not path.is_file():
             return 0
         try:
-            import torch
-
-            return int(torch.load(path, map_location="cpu", weights_only=True, mmap=True)["step"])
-        except Exception as error:  # a damaged file makes torch raise almost anything
-            self.fault(path, type(error).__name__)
+            return int(read_tensors(path, weights=False)["step"])
+        except (IsosphereError, KeyError, TypeError, ValueError) as error:
+            self.fault(path, error)
             return 0
 
     def note(self, problem: str) -> None:
@@ -157,9 +164,13 @@ def read_recipe(folder: Path) -> schema.Recipe:
     path = folder / RECIPE
     if not path.is_file():
         raise NotARun(folder, RECIPE)
-    held = parsed(path)
+    return recipe_in(parsed(path), path)
+
+
+def recipe_in(values: Any, path: Path) -> schema.Recipe:
+    """The recipe that a file holds as JSON of any version."""
     try:
-        return recipe_of(held)
+        return recipe_of(values)
     except UnknownField as error:
         raise OtherVersion(path, str(error), error.field.field) from error
     except BadArgument as error:

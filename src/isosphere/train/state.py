@@ -11,7 +11,7 @@ import torch
 
 from isosphere import runs
 from isosphere.data.images import Images
-from isosphere.errors import NotSaved, OtherImages, OtherRecipe
+from isosphere.errors import BadCheckpoint, IsosphereError, NotSaved, OtherImages, OtherRecipe, words
 from isosphere.files import replacing
 from isosphere.inference import load_weights, read_checkpoint
 from isosphere.losses import sharded
@@ -50,7 +50,7 @@ def save(path: Path, state: dict[str, Any]) -> None:
 def load(path: Path, recipe: schema.Recipe) -> dict[str, Any]:
     """Read the checkpoint of a run to go on with; one of another recipe is refused."""
     saved = read_checkpoint(path)
-    then = runs.recipe_of(saved["recipe"])
+    then = runs.recipe_in(saved["recipe"], path)
     for part in PARTS:
         before, now = getattr(then, part), getattr(recipe, part)
         if isinstance(before, Own) and isinstance(now, Own):
@@ -98,6 +98,16 @@ def _names(images: Images) -> str:
 def restore(run: "Run", saved: dict[str, Any]) -> None:
     """Put a captured state back in place."""
     _check_images(run.task.images, saved)
+    try:
+        _restore(run, saved)
+    except IsosphereError:
+        raise
+    except Exception as error:  # which is about the file: what it holds may be anything
+        reason = f"it does not fit its recipe ({type(error).__name__}: {words(error)})"
+        raise BadCheckpoint(runs.CHECKPOINT, reason) from error
+
+
+def _restore(run: "Run", saved: dict[str, Any]) -> None:
     load_weights(run.model, saved["model"])
     if run.average is not None:
         load_weights(run.average, saved["average"])
@@ -107,7 +117,7 @@ def restore(run: "Run", saved: dict[str, Any]) -> None:
     run.step = run.saved = saved["step"]
     run.seconds = saved["seconds"]
     torch.set_rng_state(saved["random"])
-    if saved["random_cuda"] is not None and run.device.type == "cuda":
+    if saved.get("random_cuda") is not None and run.device.type == "cuda":
         torch.cuda.set_rng_state(saved["random_cuda"], run.device)
 
 
@@ -117,7 +127,7 @@ def _check_images(images: Images, saved: dict[str, Any]) -> None:
     if saved.get("images", len(images)) != len(images):
         raise OtherImages("number", len(images), saved["images"])
     if saved.get("names", _names(images)) != _names(images):
-        raise OtherImages("names", _names(images)[:8], saved["names"][:8])
+        raise OtherImages("names", _names(images)[:8], str(saved["names"])[:8])
 
 
 SETTINGS = ("lr", "fused", "capturable")  # how this device runs the optimizer, which is not the checkpoint's business
