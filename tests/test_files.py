@@ -6,7 +6,8 @@ import stat
 
 import pytest
 
-from isosphere import errors, files
+from isosphere import errors, files, locks
+from raised import raised
 
 
 def names(folder):
@@ -113,3 +114,52 @@ def test_a_full_disk_at_the_last_moment_leaves_the_old_file(tmp_path, monkeypatc
     with pytest.raises(OSError):
         files.write(tmp_path / "a", "new")
     assert names(tmp_path) == ["a"] and (tmp_path / "a").read_text() == "old"
+
+
+# ---------------------------------------------------------------- a full disk
+
+
+def of_torch() -> Exception:
+    error = RuntimeError("unexpected pos 704 vs 598")
+    error.__context__ = OSError(errno.ENOSPC, "No space left on device")
+    return error
+
+
+FULL = [OSError(errno.ENOSPC, "No space"), OSError(errno.EDQUOT, "Quota"), of_torch(), OSError("9 requested")]
+
+
+@pytest.mark.parametrize("error", FULL, ids=["disk", "quota", "torch", "numpy"])
+def test_a_full_disk_is_called_that_with_bytes_needed_and_free(error, tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "_free", lambda path: 100)
+    (tmp_path / "a").write_text("old")
+    for size, needed in ((0, 4), (50, 50)):
+        with raised(errors.DiskFull, path=tmp_path / "a", needed=needed, free=100):
+            with files.replacing(tmp_path / "a", size=size) as file:
+                file.write(b"new")
+                file.flush()
+                raise error
+        with raised(errors.DiskFull, path=tmp_path / "b", needed=size, free=100), files.on_disk(tmp_path / "b", size):
+            raise error
+    assert (tmp_path / "a").read_text() == "old" and names(tmp_path) == ["a"]
+
+
+@pytest.mark.parametrize("error", [OSError(errno.EFBIG, "File too large"), OSError("9 requested"), RuntimeError("no")])
+def test_other_errors_are_no_full_disk(error, tmp_path):
+    for writing in (files.replacing(tmp_path / "a"), files.on_disk(tmp_path / "a")):
+        with pytest.raises(type(error)) as caught, writing:
+            raise error
+        assert caught.value is error
+    assert names(tmp_path) == []
+
+
+def test_a_full_disk_leaves_no_lock(tmp_path, monkeypatch):
+    def fail(file: int, content: bytes) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch, pytest.raises(OSError):
+        patch.setattr(os, "write", fail)
+        with locks.hold(tmp_path / "lock"):
+            pass
+    assert names(tmp_path) == []
+    with locks.hold(tmp_path / "lock"):
+        assert names(tmp_path) == ["lock"]

@@ -1,5 +1,6 @@
 """Writing files: the old one stays until the new one is whole, links are followed, devices are refused."""
 
+import errno
 import os
 import secrets
 import shutil
@@ -11,13 +12,16 @@ from typing import BinaryIO
 from isosphere import errors
 
 LINKS = 40  # that the system follows
+FULL = (errno.ENOSPC, errno.EDQUOT)
+SOME = 2**16  # bytes: with less than these free a disk counts as full, where an error does not say why
 
 
 @contextmanager
-def replacing(path: str | Path, durable: bool = False) -> Iterator[BinaryIO]:
+def replacing(path: str | Path, durable: bool = False, size: int = 0) -> Iterator[BinaryIO]:
     """A binary file that takes the place of `path` when the block ends without an error.
 
-    `durable` waits until it is on the disk, so that it also survives a power cut.
+    `durable` waits until it is on the disk, so that it also survives a power cut. `size` is how many bytes it will
+    have, if known, for the error of a full disk.
     """
     target = writable(path)
     temporary = target.with_name(f".{secrets.token_hex(6)}.tmp")  # in the same folder, so on the same file system
@@ -30,8 +34,11 @@ def replacing(path: str | Path, durable: bool = False) -> Iterator[BinaryIO]:
         if target.exists():
             shutil.copymode(target, temporary)
         os.replace(temporary, target)
-    except BaseException:
+    except BaseException as error:
+        full, written = is_full(error, target.parent), temporary.stat().st_size if temporary.exists() else 0
         temporary.unlink(missing_ok=True)
+        if full:
+            raise _disk_full(path, max(size, written + 1)) from error
         raise
     if durable:
         _sync_folder(target.parent)
@@ -39,8 +46,43 @@ def replacing(path: str | Path, durable: bool = False) -> Iterator[BinaryIO]:
 
 def write(path: str | Path, content: str | bytes, unencodable: str = "strict") -> None:
     """Write text as UTF-8, or bytes; `unencodable` is the `errors` of `str.encode`."""
-    with replacing(path) as file:
-        file.write(content.encode(errors=unencodable) if isinstance(content, str) else content)
+    whole = content.encode(errors=unencodable) if isinstance(content, str) else content
+    with replacing(path, size=len(whole)) as file:
+        file.write(whole)
+
+
+@contextmanager
+def on_disk(path: str | Path, size: int = 0) -> Iterator[None]:
+    """In here so many bytes are written below `path`; a full disk is `DiskFull`."""
+    try:
+        yield
+    except errors.DiskFull:
+        raise
+    except Exception as error:
+        if is_full(error, Path(path)):
+            raise _disk_full(path, size) from error
+        raise
+
+
+def is_full(error: BaseException | None, path: Path) -> bool:
+    """Whether a full disk is behind an error. torch and numpy raise their own, the latter without a number."""
+    if isinstance(error, OSError) and error.errno is None and not isinstance(error, errors.IsosphereError):
+        return _free(path) < SOME
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in FULL:
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _disk_full(path: str | Path, needed: int) -> errors.DiskFull:
+    return errors.DiskFull(str(path), needed, _free(Path(path)))
+
+
+def _free(path: Path) -> int:
+    """Bytes that may be written there, or in the first folder above that exists."""
+    there = next(place for place in (path.absolute(), *path.absolute().parents) if place.exists())
+    return shutil.disk_usage(there).free
 
 
 def writable(path: str | Path) -> Path:

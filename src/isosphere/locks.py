@@ -74,8 +74,12 @@ def _take(path: Path) -> int | None:
     if file is not None:
         since = time.strftime("%Y-%m-%d %H:%M:%S")
         signature = {"pid": os.getpid(), "machine": platform.node(), "started": _started(os.getpid()), "since": since}
-        os.ftruncate(file, 0)
-        os.write(file, json.dumps(signature).encode())
+        try:
+            os.ftruncate(file, 0)
+            os.write(file, json.dumps(signature).encode())
+        except OSError:  # on a full disk
+            _release(path, file)
+            raise
         _OPEN.add(file)
     return file
 

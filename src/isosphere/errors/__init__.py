@@ -40,6 +40,7 @@ from .data import (
 from .files import (
     BadList,
     DamagedFile,
+    DiskFull,
     FolderExists,
     Held,
     NoFolder,
@@ -106,6 +107,7 @@ __all__ = [
     "CroppedFacesWarning",
     "DamagedFile",
     "DataWarning",
+    "DiskFull",
     "Diverged",
     "DownloadFailed",
     "EXTRAS",

@@ -1,9 +1,10 @@
 """Files that cannot be read, written or held."""
 
+import errno
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from .base import InputError, Option
+from .base import InputError, Option, RunError
 
 
 @dataclass(eq=False)
@@ -125,3 +126,25 @@ class Unreachable(InputError, OSError):
     backbone: str
     reason: str
     remedy: Option
+
+
+@dataclass(eq=False)
+class DiskFull(RunError, OSError):
+    """A disk without room: at least `needed` bytes more than were there, of which `free` are left again."""
+
+    path: Any
+    needed: int
+    free: int
+
+    def __post_init__(self) -> None:
+        self.errno = errno.ENOSPC
+
+    @property
+    def text(self) -> str:
+        """With both numbers."""
+        return f"cannot write {{path}}: {self.reason}; make room"
+
+    @property
+    def reason(self) -> str:
+        """Without the file."""
+        return f"the disk is full, it needs {self.needed:,} bytes or more and has {self.free:,}"

@@ -114,7 +114,7 @@ def embed_files(trained: Trained, root: str, out: Path, features: bool = False) 
     names = [images.classes[label] for label in images.labels.tolist()]
     # Names, not numbers, which mean other classes in another folder.
     for path, array in ((out, embeddings.cpu().numpy()), (labels, np.asarray(names, dtype=str))):
-        with files.replacing(path) as file:
+        with files.replacing(path, size=array.nbytes) as file:
             np.save(file, array)
     lines = [f"{path}\t{name}\n" for path, name in zip(images.files, names, strict=True)]
     files.write(paths, "".join(lines), "surrogateescape")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from isosphere import distributed, locks
+from isosphere import distributed, files, locks
 from isosphere.errors import Held
 
 LOCK = ".lock"
@@ -29,7 +29,8 @@ def _hold(folder: Path, stack: ExitStack) -> list[str]:
     folder.mkdir(parents=True, exist_ok=True)
     stack.callback(_remove_empty, made)
     try:
-        stack.enter_context(locks.hold(folder / LOCK))
+        with files.on_disk(folder):
+            stack.enter_context(locks.hold(folder / LOCK))
     except Held as error:
         raise Held(str(folder), error.holder) from None
     return sorted(entry.name for entry in folder.iterdir() if not entry.name.startswith(LOCK))

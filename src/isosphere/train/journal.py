@@ -70,8 +70,12 @@ class Journal:
         self._open.enter_context(self.screen)
         return self
 
-    def __exit__(self, *error: object) -> None:
-        self._open.close()
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        try:
+            self._open.close()
+        except OSError:  # on a full disk, of a line that was refused before
+            if kind is None:
+                raise
 
     def write(self, step: int, kind: str, values: dict[str, float]) -> None:
         """Append a line of a kind ("train", "test", "turn", "untrained"); loggers get its values as "train/loss"."""
@@ -92,8 +96,10 @@ class Journal:
                 logger.warning(step, name, words)
 
     def _append(self, record: dict[str, Any]) -> None:
-        self.lines.write(json.dumps(record) + "\n")
-        self.lines.flush()
+        line = json.dumps(record) + "\n"
+        with files.on_disk(self.folder / runs.METRICS, len(line)):
+            self.lines.write(line)
+            self.lines.flush()
 
     def snapshot(self, step: int, indices: torch.Tensor, norms: torch.Tensor, directions: torch.Tensor) -> None:
         """Norms of a fixed subset of the training images, and the degrees that each turned since the last."""
@@ -116,7 +122,7 @@ class Journal:
             figures = {NORM_MEAN: float(lengths.mean()), NORM_VARIANCE: float(lengths.var())}
             figures |= turn_figures(torch.from_numpy(lengths), torch.from_numpy(arrays["angles"]))  # in degrees
             turn = {"since": step - every, **recorded(figures)}
-        with files.replacing(folder / f"directions-{step:07d}.npy") as file:
+        with files.replacing(folder / f"directions-{step:07d}.npy", size=now.nbytes) as file:
             np.save(file, now)
         _save(runs.snapshot_path(self.folder, step), arrays)
         if turn:
@@ -147,7 +153,7 @@ class Journal:
         _save(self.folder / runs.EMBEDDINGS, arrays)
         if images.paths is not None:
             lines = [below(path, self.recipe.data.root) for path in images.paths]
-            (self.folder / runs.PATHS).write_text("\n".join(lines) + "\n", **runs.ANY_NAME)
+            files.write(self.folder / runs.PATHS, "\n".join(lines) + "\n", "surrogateescape")
         elif isinstance(images, ImageSet) and images.pixels is not None and images.pixels.numel() <= THUMBNAILS:
             _save(self.folder / runs.THUMBNAILS, {"pixels": images.pixels.cpu().numpy()})
 

@@ -11,7 +11,7 @@ import torch
 
 from isosphere import runs
 from isosphere.data.images import Images
-from isosphere.errors import BadCheckpoint, IsosphereError, NotSaved, OtherImages, OtherRecipe, words
+from isosphere.errors import BadCheckpoint, DiskFull, IsosphereError, NotSaved, OtherImages, OtherRecipe, words
 from isosphere.files import replacing
 from isosphere.inference import load_weights, read_checkpoint
 from isosphere.losses import sharded
@@ -40,11 +40,21 @@ def missing_place(data: schema.Data) -> str:
 def save(path: Path, state: dict[str, Any]) -> None:
     """Write a checkpoint: whatever happens, `path` is the old one or the new one."""
     try:
-        with replacing(path, durable=True) as file:
+        with replacing(path, durable=True, size=_bytes(state)) as file:
             torch.save(state, file)
-    except (OSError, RuntimeError) as error:  # torch reports a full disk as a RuntimeError
+    except (OSError, RuntimeError) as error:  # torch reports what a file raised as a RuntimeError
         before = "the one before it is whole" if path.exists() else "there was none before it"
-        raise NotSaved(path, str(error), before) from error
+        cause = error.__context__ if isinstance(error.__context__, OSError) else error
+        reason = error.reason if isinstance(error, DiskFull) else str(cause)
+        raise NotSaved(path, reason, before) from error
+
+
+def _bytes(state: Any) -> int:
+    """What the tensors of a state take."""
+    if isinstance(state, torch.Tensor):
+        return state.numel() * state.element_size()
+    inner = state.values() if isinstance(state, dict) else state if isinstance(state, list | tuple) else ()
+    return sum(map(_bytes, inner))
 
 
 def load(path: Path, recipe: schema.Recipe) -> dict[str, Any]:
