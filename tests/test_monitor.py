@@ -661,6 +661,46 @@ def test_the_file_is_appended_to_as_strict_json(tmp_path):
     assert error.value.folder == str(tmp_path / "nowhere")
 
 
+@pytest.mark.parametrize("file", [".", "taken/norms.jsonl"])
+def test_a_file_that_cannot_be_opened_is_refused_at_once(file, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "taken").write_text("a file")
+    with pytest.raises(OSError):
+        watched(file=file)
+
+
+def test_a_file_that_fails_later_warns_once_and_ends_no_loop(tmp_path, monkeypatch):
+    """Its folder goes, a disk is full in the middle of a line, and all is well again."""
+    file = tmp_path / "gone" / "norms.jsonl"
+    file.parent.mkdir()
+    monitor, told = watched(file=file, every=1)
+    assert file.is_file()
+    monitor(some_embeddings())
+    file.rename(tmp_path / "kept.jsonl")
+    file.parent.rmdir()
+    with pytest.warns(UserWarning) as said:
+        for number in range(4):
+            monitor(some_embeddings(seed=number))
+        monitor.flush()
+    assert len(said) == 1 and str(file) in str(said[0].message)
+    file.parent.mkdir()
+    file.write_text('{"step": 9, "ki')
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        monitor(some_embeddings())
+        monitor.close()
+    lines = file.read_text().splitlines()
+    assert lines[0] == '{"step": 9, "ki' and json.loads(lines[1]) == told[-1] and len(told) == 6
+
+
+def test_only_the_first_rank_makes_the_file(tmp_path, monkeypatch):
+    monkeypatch.setattr("isosphere.monitor.watch._first_rank", lambda: False)
+    monitor, _ = watched(file=tmp_path / "norms.jsonl", every=1)
+    monitor(some_embeddings())
+    monitor.close()
+    assert not (tmp_path / "norms.jsonl").exists()
+
+
 def test_tensorboard_gets_the_mean_of_each_read(tmp_path):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
     from torch.utils.tensorboard import SummaryWriter

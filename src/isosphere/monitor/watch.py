@@ -1,7 +1,6 @@
 """`NormMonitor`: keeps the figures of many steps on the device, reads them at once and checks for alarms."""
 
 import atexit
-import json
 import math
 import statistics
 import weakref
@@ -14,10 +13,11 @@ import torch.distributed as dist
 from torch import Tensor
 
 from isosphere import sphere
-from isosphere.errors import BadArgument, NoFolder, Unsupported
+from isosphere.errors import BadArgument, Unsupported
 from isosphere.losses.checks import check_embeddings, warn
 from isosphere.monitor.alarms import Episodes, Record, proxy_power
 from isosphere.monitor.figures import FIGURES, PADDING, norm_figures, pull, recorded, turn_figures, turned
+from isosphere.monitor.lines import Lines
 
 _OPEN: weakref.WeakSet = weakref.WeakSet()  # monitors whose last rows are read when the process ends
 
@@ -28,7 +28,8 @@ class NormMonitor:
     - `optimizer`: its first group's learning rate is the alpha of the proxy. It is a proxy, as real optimizers move
       weights, not embeddings. `probe` measures what directions do.
     - `file`: JSON lines are appended here, {"step", "kind", figures}. The kind is "train", "test" (no gradient is
-      needed), "probe" or "warning". "start" stands between the lines of another monitor and of this one.
+      needed), "probe" or "warning". "start" stands between the lines of another monitor and of this one. It is opened
+      at once. Where it fails later, a warning says so once, and the loop goes on.
     - `tensorboard`: a SummaryWriter. It gets the mean of each read, as a scalar costs it more than the monitor takes.
     - `callback`: called with each record, a dict as in the file.
     - `every`: steps between reads. A read waits for the device.
@@ -56,12 +57,11 @@ class NormMonitor:
     ):
         if every < 1:
             raise BadArgument("every", every, "a number of steps of at least 1")
-        self.file = None if file is None else Path(file).absolute()  # where it is now: loops change folders
-        if self.file is not None and not self.file.parent.is_dir():
-            raise NoFolder(str(self.file), str(self.file.parent))
         if power not in (None, 1, 2):
             raise BadArgument("power", power, "2 (SGD), 1 (Adam) or None (the optimizer's)")
-        self._optimizer, self.every, self._begun = _weak(optimizer), every, False
+        self._lines = None if file is None else Lines(file, opened=_first_rank())
+        self.file = None if self._lines is None else self._lines.file
+        self._optimizer, self.every = _weak(optimizer), every
         self.power = proxy_power(optimizer) if power is None else power
         self.step, self.callback = 0, callback
         self.alarms: list[Record] = []
@@ -172,12 +172,8 @@ class NormMonitor:
         _OPEN.discard(self)
 
     def _report(self, records: list[Record], summaries: list[Record]) -> None:
-        if self.file is not None:
-            with open(self.file, "a", encoding="utf-8") as lines:
-                if not self._begun and lines.tell():  # another monitor's lines, whose steps are not ours
-                    lines.write(json.dumps({"step": records[0]["step"], "kind": "start"}) + "\n")
-                self._begun = True
-                lines.writelines(json.dumps(record) + "\n" for record in records)
+        if self._lines is not None:
+            self._lines.append(records)
         if self.callback is not None:
             for record in records:
                 self.callback(record)
