@@ -1,16 +1,19 @@
 """Folders as people have them: given splits, images in the wrong place, files of other kinds."""
 
+import os
 import warnings
+from pathlib import Path
 
 import pytest
 
+from isosphere.data.decoding import decode
 from isosphere.data.images import ImageSet
 from isosphere.data.lists import nested
 from isosphere.data.readable import readable_images
 from isosphere.data.split import split_classes
-from isosphere.errors import EmptyClasses, NoImages, SharedClasses
+from isosphere.errors import EmptyClasses, LeftOutWarning, NoImages, SharedClasses, UnreadableImage
 from numbers_in import numbers
-from raised import raised
+from raised import raised, warned
 
 
 def fill(root, *names):
@@ -85,6 +88,40 @@ def test_runs_are_no_class(tmp_path):
         ImageSet.folder(tmp_path)
     (tmp_path / "runs" / "one" / "recipe.json").write_text("{}")
     assert ImageSet.folder(tmp_path).splits == ["train", "test"]
+
+
+@pytest.mark.parametrize("place", ["run", "mine/run", "train/run", "runs/run"])
+@pytest.mark.parametrize("files", [[".lock"], ["recipe.json", "run.json", "snapshots/step-0000000.npz"]], ids=str)
+def test_run_folders_among_images_are_no_class(files, place, tmp_path):
+    if place.startswith("runs"):
+        files = [*files, "recipe.json"]
+    fill(tmp_path, "train/a/1.jpg", "train/a/deep/2.jpg", "test/b/2.jpg", *(f"{place}/{name}" for name in files))
+    with warned({LeftOutWarning: 0}):
+        images = ImageSet.folder(tmp_path)
+    assert images.classes == ["a", "b"] and images.splits == ["train", "test"]
+
+
+def test_what_is_no_plain_file_is_left_out_by_name(tmp_path):
+    fill(tmp_path, "a/1.jpg", "b/2.jpg", "b/more/3.jpg")
+    os.mkfifo(tmp_path / "a" / "pipe.png")
+    os.mkfifo(tmp_path / "b" / "more" / "deep.png")
+    (tmp_path / "b" / "null.png").symlink_to("/dev/null")
+    (tmp_path / "b" / "linked.png").symlink_to("2.jpg")
+    (tmp_path / "b" / "nothing.png").symlink_to("nowhere")  # which is an image that cannot be read
+    with warned({LeftOutWarning: 0}) as caught:
+        images = ImageSet.folder(tmp_path)
+    found = [Path(path).name for path in images.paths]
+    assert found == ["1.jpg", "2.jpg", "linked.png", "nothing.png"]
+    assert all(name in str(caught[0].message) for name in ("pipe.png", "null.png"))
+    with warned({LeftOutWarning: 0}) as caught:
+        assert len(ImageSet.flat(tmp_path)) == 5
+    assert all(name in str(caught[0].message) for name in ("pipe.png", "null.png", "deep.png"))
+
+
+def test_a_pipe_in_a_list_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe.png")
+    with raised(UnreadableImage, path=tmp_path / "pipe.png"):
+        decode(tmp_path / "pipe.png")
 
 
 def test_images_that_are_left_out_are_warned_of_once_and_noted(tmp_path):

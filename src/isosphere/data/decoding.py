@@ -4,6 +4,7 @@ Files are decoded as torchvision's loader does it: alpha is dropped, colors are 
 orientation is applied, and 16-bit gray is scaled instead of clipped.
 """
 
+import os
 from pathlib import Path
 from typing import BinaryIO
 
@@ -17,6 +18,8 @@ from isosphere.errors import BadArgument, InputError, UnreadableImage
 
 def decode(file: str | Path | BinaryIO, name: str = "") -> Tensor:
     """An image file as RGB, uint8 (3, H, W), upright by its EXIF orientation. Errors have its `name`, if given."""
+    if isinstance(file, str | Path) and os.path.exists(file) and not os.path.isfile(file):  # a pipe would be waited for
+        raise UnreadableImage(name or str(file), "it is no plain file")
     try:
         with Image.open(file) as opened:
             return _rgb(opened)

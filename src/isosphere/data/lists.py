@@ -163,7 +163,26 @@ def nested(root: Path) -> bool:
 
 def subfolders(root: Path) -> list[str]:
     """Folders in a folder, in order of name. Hidden ones, other programs' and our runs' are left out."""
-    return ordered(name for name in inside(root)[2] if name != "runs" or not any(root.glob("runs/*/recipe.json")))
+    return ordered(name for name in inside(root)[2] if not _is_run(root / name) and not _holds_runs(root / name))
+
+
+def _is_run(folder: Path) -> bool:
+    """Whether it is a run folder of ours, perhaps just begun."""
+    return (folder / "recipe.json").is_file() and (folder / "run.json").is_file() or (folder / ".lock").is_file()
+
+
+def _holds_runs(folder: Path) -> bool:
+    """Whether it holds runs: one called runs, or one with nothing else in it."""
+    if folder.name == "runs" and any(folder.glob("*/recipe.json")):
+        return True
+    inner = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir():
+                inner.append(Path(entry.path))
+            elif _seen(entry.name):  # most often the first: this costs class folders nothing
+                return False
+    return bool(inner) and all(map(_is_run, inner))
 
 
 def ordered(names: Iterable[str]) -> list[str]:
@@ -206,7 +225,10 @@ def _stray(root: Path) -> Counter[str]:
 
 
 def inside(folder: Path) -> tuple[list[str], Counter[str], list[str]]:
-    """Directly in a folder: images in order of name, endings of other files, names of folders."""
+    """Directly in a folder: images in order of name, endings of other files, names of folders.
+
+    A pipe, a socket or a device called .png would be waited for without end. In place of its ending stands its name.
+    """
     others: Counter[str] = Counter()
     images, folders = [], []
     with os.scandir(folder) as entries:
@@ -215,31 +237,31 @@ def inside(folder: Path) -> tuple[list[str], Counter[str], list[str]]:
                 continue
             if entry.is_dir():
                 folders.append(entry.name)
-            elif _is_image(entry.name):
+            elif not _is_image(entry.name):
+                others[_other_ending(entry.name)] += 1
+            elif entry.is_file() or not os.path.exists(entry.path):  # a link to nothing is an image that cannot be read
                 images.append(entry.path)
             else:
-                others[_other_ending(entry.name)] += 1
+                others[f"called {entry.name}, but no plain file"] += 1
     return sorted(images), others, folders
 
 
 def files_below(folder: Path) -> tuple[list[str], Counter[str]]:
     """In a folder and all folders below: images in order of name, endings of other files."""
-    others: Counter[str] = Counter()
-    images = []
-    for place, folders, files in os.walk(folder):
-        folders[:] = sorted(filter(_seen, folders))
-        for name in filter(_seen, sorted(files)):
-            if _is_image(name):
-                images.append(os.path.join(place, name))
-            else:
-                others[_other_ending(name)] += 1
+    images, others, folders = inside(folder)
+    for name in sorted(folders):
+        if not (folder / name).is_symlink():  # which may be a circle
+            its, more = files_below(folder / name)
+            images += its
+            others += more
     return images, others
 
 
 def unread(others: Counter[str]) -> Counter[str]:
     """Of other files those that may be images, by the reason."""
     kept = sorted(others.keys() - SIDE_FILES)
-    return Counter({f"that end in {ending}" if ending else "without an ending": others[ending] for ending in kept})
+    ending = {its: f"that end in {its}" for its in kept if its.startswith(".")} | {"": "without an ending"}
+    return Counter({ending.get(its, its): others[its] for its in kept})
 
 
 def left_out(counts: Counter[str]) -> str:
