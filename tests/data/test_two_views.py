@@ -8,10 +8,11 @@ import torch
 from torchvision.transforms import v2
 from torchvision.transforms.v2 import functional
 
+from isosphere.data.colors import jitter_colors, to_gray, turn_hue
 from isosphere.data.feed import Steps
 from isosphere.data.images import ImageSet
 from isosphere.data.transforms import TrainView, crop_boxes, uniforms
-from isosphere.data.two_views import ContrastiveView, jitter_colors, to_gray, turn_hue
+from isosphere.data.two_views import ContrastiveView
 from isosphere.samplers import ShuffledBatches
 
 CHANGES = (

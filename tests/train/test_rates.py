@@ -97,7 +97,7 @@ def test_layers_move_by_their_rates():
 
 
 def test_what_cannot_learn_is_refused(tmp_path):
-    own = {"model": "own_parts:Network", "model.head": "none"}
+    own = {"model": "own_parts:Net", "model.head": "none"}
     for changes, field in (({"schedule.head_first": 0.5}, "schedule.head_first"),
                            ({"optimizer.backbone_lr": 0}, "optimizer.backbone_lr")):  # fmt: skip
         with raised(Incompatible, fields=("model.head", field)):

@@ -18,15 +18,16 @@ ATTEMPTS = 10
 CROP_DRAWS = 2 * ATTEMPTS + 2  # numbers that one random crop uses up
 
 
-def uniforms(seed: int, step: int | Tensor, positions: Tensor, draws: int) -> Tensor:
+def uniforms(seed: int, step: int | Tensor, positions: Tensor, draws: int, first: int = 0) -> Tensor:
     """Random numbers in [0, 1), float32 (len(positions), draws), hashed from (seed, step, position, draw).
 
-    `positions` is int64 (N,) and decides the device. `step` may be a 0-d int64 tensor there.
+    Draws are counted from `first`, so that two users of one step have others. `positions` is int64 (N,) and decides the
+    device. `step` may be a 0-d int64 tensor there.
     """
     key = _mixed(positions.new_full((), seed), 1)
     key = _mixed(key + step, 2)
     key = _mixed(key + positions, 3)
-    counters = torch.arange(draws, device=positions.device)
+    counters = torch.arange(first, first + draws, device=positions.device)
     bits = _mixed(key[:, None] + counters * _GOLDEN, 4)
     return ((bits >> 40) & 0xFFFFFF).float() * 2.0**-24
 

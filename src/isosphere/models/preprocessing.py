@@ -19,6 +19,12 @@ class Preprocessing:
     bgr: bool = False
     scale: float = 1 / 255
 
+    @property
+    def neutral(self) -> tuple[int, int, int]:
+        """The RGB pixel of 0..255 that becomes 0."""
+        red, green, blue = (round(min(max(mean / self.scale, 0), 255)) for mean in self.mean[:: -1 if self.bgr else 1])
+        return red, green, blue
+
     def __call__(self, images: Tensor) -> Tensor:
         """Normalized float images, channels last in memory, from uint8 or float RGB ones of 0..255, (N, 3, H, W)."""
         planes = images.unbind(1)

@@ -59,11 +59,21 @@ def conflicts(recipe: Recipe) -> Iterator[Incompatible]:
 
 def _of_data(data: Data) -> Iterator[Incompatible]:
     """Who is to be identified, and among whom."""
+    if data.transformed and (asked := [name for name in ("jitter", "randaugment", "erasing") if _any(data, name)]):
+        reason = "the dataset gives float tensors, which stay as its own transforms made them"
+        remedies = tuple(Option(f"data.{name}", "0,0,0,0" if name == "jitter" else 0) for name in asked)
+        yield Incompatible(("data", *(remedy.field for remedy in remedies)), reason, remedies)
     if isinstance(data, Faces) and bool(data.probes) != bool(data.distractors):
         lacking, given, empty = ("distractors", "probes", "") if data.probes else ("probes", "distractors", ())
         reason = "people are identified by probes among distractors, and one of them is missing"
         remedies = (Option(f"data.{given}", empty), Option(f"data.{lacking}"))
         yield Incompatible(("data.probes", "data.distractors"), reason, remedies)
+
+
+def _any(data: Data, name: str) -> bool:
+    """Whether a field holds anything but zeros."""
+    value = getattr(data, name)
+    return any(value) if isinstance(value, tuple) else bool(value)
 
 
 def _of_model(recipe: Recipe) -> Iterator[Incompatible]:

@@ -12,6 +12,7 @@ from isosphere.recipes.checks import Checked, Count, Fraction, Part, Range, Shar
 from isosphere.recipes.own import Own, own_name
 
 Jitter = tuple[Fraction, Fraction, Fraction, Annotated[float, Range(least=0, most=0.5)]]
+NO_JITTER = (0.0, 0.0, 0.0, 0.0)
 
 TAKEN = ("accuracy", "embeddings", "probes", "distractors", "rank1")
 """Names of other things that are measured or kept, which no set of pairs may have."""
@@ -24,7 +25,7 @@ class Source(Checked):
     own: ClassVar[bool] = False
     """Files of one's own, of which some may be unreadable (`skip_unreadable`) or copies of others."""
     labeled: ClassVar[bool] = True
-    """Images have classes to train on; without them an image is its own class."""
+    """Images have classes to train on; without them an image is its own class, and its view jitters colors itself."""
     framed: ClassVar[bool] = False
     """Faces: images are brought to one frame, and embeddings averaged with those of the mirror images."""
     transformed: ClassVar[bool] = False
@@ -58,6 +59,21 @@ class Source(Checked):
     def align(self) -> bool:
         """Whether faces are moved to a template."""
         return False
+
+    @property
+    def jitter(self) -> Jitter:
+        """Limits of a change of brightness, contrast, saturation and hue."""
+        return NO_JITTER
+
+    @property
+    def randaugment(self) -> int:
+        """Magnitude of RandAugment's operations."""
+        return 0
+
+    @property
+    def erasing(self) -> float:
+        """Share of the crops of which a box is erased."""
+        return 0.0
 
     @property
     def label_regex(self) -> str:
@@ -142,6 +158,13 @@ class Folder(Source):
     """Least and largest share of the image's area that a training crop covers (App. B.1)."""
     flip: bool = True
     """Mirror half of the training crops."""
+    jitter: Jitter = NO_JITTER
+    """Limits of a random change of brightness, contrast, saturation and hue of training crops; 0.4,0.4,0.4,0.1 is
+    strong."""
+    randaugment: Annotated[int, Range(least=0, most=30)] = 0
+    """Magnitude of RandAugment's two random operations on each training crop; 9 is usual, 0 is none."""
+    erasing: Fraction = 0.0
+    """Share of the training crops of which a random box is erased."""
     skip_unreadable: bool = False
     """Leave out files that cannot be decoded, instead of stopping at them."""
 
@@ -282,7 +305,10 @@ class OwnData(Own, Source):
     """
 
     opened_by = "isosphere.train.own:own_task"
-    kept = ("size", "shorter", "scale", "flip", "train_fraction", "seed", "folds", "fold", "split")
+    kept = (
+        "size", "shorter", "scale", "flip", "train_fraction", "seed", "folds", "fold", "split", "jitter", "randaugment",
+        "erasing",
+    )  # fmt: skip
     transformed: bool = False  # type: ignore[misc]  # a field here alone
     """Whether the images are float tensors; the run finds out."""
     train_fraction: Fraction = 0.5
@@ -303,6 +329,13 @@ class OwnData(Own, Source):
     """Least and largest share of the image's area that a training crop covers."""
     flip: bool = True
     """Mirror half of the training crops."""
+    jitter: Jitter = NO_JITTER
+    """Limits of a random change of brightness, contrast, saturation and hue of training crops; 0.4,0.4,0.4,0.1 is
+    strong."""
+    randaugment: Annotated[int, Range(least=0, most=30)] = 0
+    """Magnitude of RandAugment's two random operations on each training crop; 9 is usual, 0 is none."""
+    erasing: Fraction = 0.0
+    """Share of the training crops of which a random box is erased."""
 
     @property
     def place(self) -> str:

@@ -11,7 +11,9 @@ from torch._functorch import config as autograd_compiler
 from torch.nn.parallel import DistributedDataParallel
 
 from isosphere import distributed, inference
+from isosphere.data.augmentation import Augmentation
 from isosphere.data.packed import PackedSet
+from isosphere.data.transforms import View
 from isosphere.data.two_views import ContrastiveView
 from isosphere.errors import BadArgument, Option, UnfillableBatch, WrongSize
 from isosphere.inference import half_precision
@@ -23,6 +25,7 @@ from isosphere.models.own import OwnEmbedder
 from isosphere.recipes import losses as options
 from isosphere.recipes import schema
 from isosphere.recipes.constraints import OwnConstraint
+from isosphere.recipes.data import NO_JITTER
 from isosphere.samplers import ClassBatches, ShuffledBatches
 from isosphere.train import overlap, own
 from isosphere.train.capture import CompiledView
@@ -151,6 +154,18 @@ def for_capture(task: Task) -> Task:
     if isinstance(task.view, ContrastiveView) and task.images.device is not None:
         return replace(task, view=CompiledView(task.view))
     return task
+
+
+def build_augmentation(data: schema.Data, model: Embedder, captured: bool = False) -> View | None:
+    """What is done to batches of crops on the device, if that is asked for; compiled for a captured step.
+
+    Views of images without labels jitter colors by themselves.
+    """
+    jitter = data.jitter if data.labeled else NO_JITTER
+    found = Augmentation(data.randaugment, jitter, data.erasing, model.preprocessing.neutral)
+    if not found.active:
+        return None
+    return CompiledView(found) if captured else found
 
 
 def build_criterion(

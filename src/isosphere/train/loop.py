@@ -148,6 +148,7 @@ def prepare(
     if captured:
         run.task = build.for_capture(task)
         run.captured = CapturedStep(update, [model, criterion, constraint], optimizer)
+    run.augmentation = build.build_augmentation(recipe.data, model, captured)
     if recipe.loop.average:
         run.average = averaged(model)
     return run

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from isosphere import distributed
+from isosphere.data.augmentation import AFTER_VIEWS
+from isosphere.data.transforms import View, uniforms
 from isosphere.errors import LossOverflow, NotFinite
 from isosphere.inference import half_precision
 from isosphere.losses.constraint import Constraint
@@ -47,6 +49,7 @@ class Run:
     started: float = field(default_factory=time.monotonic)
     caught: list[int] = field(default_factory=list)  # signals that asked it to stop, perhaps when it was at its end
     captured: CapturedStep | None = None  # the whole step as one CUDA graph
+    augmentation: View | None = None  # of a batch on the device
     average: Embedder | None = None  # of the weights, if the recipe asks for one
 
     @property
@@ -66,6 +69,10 @@ def train_step(run: Run, images: Tensor, labels: Tensor) -> dict[str, Tensor]:
         else:
             group["lr"] = group["first_lr"] * factor
     images, labels = (part.to(run.device, non_blocking=True) for part in (images, labels))
+    if run.augmentation is not None:
+        positions = torch.arange(len(images), device=run.device) + run.batches.first
+        drawn = uniforms(run.recipe.seed, run.step, positions, run.augmentation.draws, AFTER_VIEWS)
+        images = run.augmentation(images, drawn)
     work = update if run.captured is None else run.captured
     found = work(run, images, labels, progress)
     if run.average is not None:
