@@ -5,6 +5,7 @@ from torchvision.transforms import v2
 from torchvision.transforms.v2 import functional
 
 from isosphere.data.crops import sample_crops
+from isosphere.data.fits import resize_shorter
 from isosphere.data.transforms import (
     CROP_DRAWS,
     ShiftView,
@@ -15,7 +16,6 @@ from isosphere.data.transforms import (
     center_crop,
     crop_boxes,
     flips,
-    resize_shorter,
     shift,
     uniforms,
 )

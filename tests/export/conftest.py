@@ -15,7 +15,7 @@ def made() -> Callable[..., Trained]:
 
     def make(data: schema.Data, model: schema.Networks, given: object = None) -> Trained:
         torch.manual_seed(0)
-        network = build_model(model, data.size, given).eval()
+        network = build_model(model, data.shape, given).eval()
         for name, value in network.named_buffers():
             if name.endswith("running_mean"):
                 value.normal_(0, 0.1)

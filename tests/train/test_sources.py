@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 
 from commands import isosphere, refusal
-from isosphere import runs
+from isosphere import inference, runs
 from isosphere.errors import NoMatch, Option
 from isosphere.metrics import ranking_metrics, retrieval_metrics
 from isosphere.report.retrievals import findable, nearest
@@ -74,6 +74,20 @@ def test_a_split_is_taken_again_and_folds_go_through_all_classes(run, persons, t
         isosphere(*fields, fold, "--data.folds", "2", "--data.fold", fold, folder=tmp_path)
         tested += json.loads((tmp_path / fold / runs.SPLIT).read_text())["test"]["classes"]
     assert sorted(tested) == [f"{person:04d}" for person in range(8)]
+
+
+@pytest.mark.parametrize("fit", ["crop", "pad", "squash"])
+def test_tall_images_train_and_are_embedded_as_they_are_tested(persons, tmp_path, fit):
+    tall = ["--data.size", "24x12", "--data.shorter", "14", "--data.fit", fit, "--loop.steps", "2"]
+    done = isosphere("train", "photos", persons, "--out", "run", *PHOTOS.split(), *NAMES, *tall, folder=tmp_path)
+    assert "rank 1" in done.stdout
+    found = runs.read(tmp_path / "run", strict=True)
+    paths = [persons / line for line in (tmp_path / "run" / runs.PATHS).read_text().splitlines()]
+    trained = inference.load_run(tmp_path / "run", "cpu")
+    again = trained.embed(paths)
+    assert torch.allclose(again, torch.from_numpy(found.embedded.embeddings), atol=0.02)
+    assert torch.allclose(trained.embed([Image.open(path) for path in paths]), again, atol=1e-5)
+    assert found.values["data"]["size"] == "24x12" and found.values["data"]["fit"] == fit
 
 
 def test_a_pattern_without_a_match_is_one_line(persons, tmp_path):

@@ -6,21 +6,24 @@ from functools import cache
 import torch
 from torch import Tensor
 
+from .fits import Size, sides
+
 CHUNK = 128  # images cropped at once, which bounds the memory of the gather's indices
 
 
-def sample_crops(buffer: Tensor, starts: Tensor, widths: Tensor, boxes: Tensor, flipped: Tensor, size: int) -> Tensor:
+def sample_crops(buffer: Tensor, starts: Tensor, widths: Tensor, boxes: Tensor, flipped: Tensor, size: Size) -> Tensor:
     """Boxes (N, 4) of images at these starts in the buffer (P, 3), bilinear, no antialiasing -> (N, 3, S, S)."""
     top, left, height, width = boxes.T[:, :, None]  # (N, 1) each
-    places = torch.arange(size, device=buffer.device).expand(len(boxes), size)
-    columns = torch.where(flipped[:, None], size - 1 - places, places)
-    above, below, down = _taps(places, height, size)  # (N, S) each
-    before, after, right = _taps(columns, width, size)
+    high, wide = sides(size)
+    lines, columns = (torch.arange(side, device=buffer.device).expand(len(boxes), side) for side in (high, wide))
+    columns = torch.where(flipped[:, None], wide - 1 - columns, columns)
+    above, below, down = _taps(lines, height, high)  # (N, S) each
+    before, after, right = _taps(columns, width, wide)
     rows = [(starts[:, None] + (top + row) * widths[:, None])[:, :, None] for row in (above, below)]
-    sides = [(left + column)[:, None, :] for column in (before, after)]
+    across = [(left + column)[:, None, :] for column in (before, after)]
     right, down = right[:, None, :, None], down[:, :, None, None]
     upper, lower = (
-        torch.lerp(buffer[row + sides[0]].float(), buffer[row + sides[1]].float(), right) for row in rows
+        torch.lerp(buffer[row + across[0]].float(), buffer[row + across[1]].float(), right) for row in rows
     )  # (N, S, S, 3)
     return torch.lerp(upper, lower, down).round().to(torch.uint8).permute(0, 3, 1, 2)
 

@@ -95,7 +95,7 @@ class PackedSet(LabeledImages):
 
         `indices` (N,) and `numbers` (N, view.draws) are on the store's device.
         """
-        if not isinstance(view, Staged) or view.stored != Stored(self.shorter) or view.size > self.shorter:
+        if not isinstance(view, Staged) or view.stored != Stored(self.shorter) or not view.stored.holds(view.size):
             expected = f"a view in stages for packed images of the shorter side {self.shorter}"
             raise BadArgument("view", view, expected)
         if numbers is None:

@@ -23,10 +23,10 @@ from isosphere import files, locks
 from isosphere.errors import DamagedFile, UnreadableImage, UnreadableImages
 
 from .decoding import decode
+from .fits import resize_shorter
 from .images import ImageSet
 from .lists import some
 from .packed import PackedSet, mapped
-from .transforms import resize_shorter
 from .workers import in_workers
 
 VERSION = 2

@@ -14,6 +14,8 @@ from typing import ClassVar, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
+from .fits import Fit, Size, Stored, sides
+
 ATTEMPTS = 10
 CROP_DRAWS = 2 * ATTEMPTS + 2  # numbers that one random crop uses up
 
@@ -72,10 +74,11 @@ def crop_boxes(
     return torch.cat([corner, height, width], 1).long()
 
 
-def central_boxes(heights: Tensor, widths: Tensor, size: int) -> Tensor:
-    """The central square of each image as (top, left, height, width), long (N, 4), rounded as torchvision does."""
-    top, left = (((side - size).double() / 2).round().long() for side in (heights, widths))
-    return torch.stack((top, left, torch.full_like(top, size), torch.full_like(top, size)), dim=1)
+def central_boxes(heights: Tensor, widths: Tensor, size: Size) -> Tensor:
+    """The central box of each image as (top, left, height, width), long (N, 4), rounded as torchvision does."""
+    spare = zip((heights, widths), sides(size), strict=True)
+    top, left = (((given - side).double() / 2).round().long() for given, side in spare)
+    return torch.stack((top, left, *(torch.full_like(top, side) for side in sides(size))), dim=1)
 
 
 def flips(numbers: Tensor) -> Tensor:
@@ -83,27 +86,18 @@ def flips(numbers: Tensor) -> Tensor:
     return numbers < 0.5
 
 
-def resize_shorter(image: Tensor, shorter: int) -> Tensor:
-    """The image with its shorter side at `shorter`, antialiased, uint8 (C, H, W) -> (C, H', W')."""
+def center_crop(image: Tensor, size: Size) -> Tensor:
+    """The central box, (..., H, W) -> (..., S, S), or of this height and width."""
     from torchvision.transforms.v2 import functional
 
-    if min(image.shape[-2:]) == shorter:
-        return image
-    return functional.resize(image, [shorter], antialias=True)
+    return functional.center_crop(image, [*sides(size)])
 
 
-def center_crop(image: Tensor, size: int) -> Tensor:
-    """The central square, (..., H, W) -> (..., size, size)."""
+def apply_crop(image: Tensor, box: Tensor, flip: bool | Tensor, size: Size) -> Tensor:
+    """The box (top, left, height, width) of an image, bilinear, no antialiasing, (C, H, W) -> (C, S, S)."""
     from torchvision.transforms.v2 import functional
 
-    return functional.center_crop(image, [size, size])
-
-
-def apply_crop(image: Tensor, box: Tensor, flip: bool | Tensor, size: int) -> Tensor:
-    """The box (top, left, height, width) of an image, bilinear, no antialiasing, (C, H, W) -> (C, size, size)."""
-    from torchvision.transforms.v2 import functional
-
-    crop = functional.resized_crop(image, *box.tolist(), [size, size], antialias=False)
+    crop = functional.resized_crop(image, *box.tolist(), [*sides(size)], antialias=False)
     return crop.flip(-1) if flip else crop
 
 
@@ -126,20 +120,6 @@ class View(Protocol):
     def __call__(self, images: Tensor, numbers: Tensor, /) -> Tensor: ...
 
 
-@dataclass(frozen=True)
-class Stored:
-    """The first stage of a view: the shorter side to `shorter`. All its fields are part of a cache's key.
-
-    What is stored already stays as it is, so a whole view also takes images of a cache.
-    """
-
-    shorter: int
-
-    def __call__(self, image: Tensor) -> Tensor:
-        """One image as a cache holds it, uint8 (C, H, W) -> (C, H', W')."""
-        return resize_shorter(image, self.shorter)
-
-
 @runtime_checkable
 class Staged(View, Protocol):
     """A view in stages: `view(image, numbers)` is `view.rest(view.stored(image), numbers)`.
@@ -149,7 +129,7 @@ class Staged(View, Protocol):
     """
 
     @property
-    def size(self) -> int: ...
+    def size(self) -> Size: ...
 
     @property
     def stored(self) -> Stored: ...
@@ -164,21 +144,46 @@ class Staged(View, Protocol):
         """What is done to crops (N, C, S, S), on any device, from the numbers that `boxes` leaves over."""
 
 
+def random_boxes(view: "RandomCrops", numbers: Tensor, heights: Tensor, widths: Tensor) -> tuple[Tensor, Tensor]:
+    """A view's random boxes (N, 4) of stored images of these sizes, and which to mirror (N,)."""
+    (height, width), (least, most) = sides(view.size), view.ratio
+    ratio = view.ratio if height == width else (least * width / height, most * width / height)  # about the frame's own
+    boxes = crop_boxes(numbers[:, :CROP_DRAWS], heights, widths, view.scale, ratio)
+    return boxes, view.flip & flips(numbers[:, CROP_DRAWS])
+
+
+class RandomCrops(Protocol):
+    """What random crops of a view are drawn by."""
+
+    @property
+    def size(self) -> Size: ...
+
+    @property
+    def scale(self) -> tuple[float, float]: ...
+
+    @property
+    def ratio(self) -> tuple[float, float]: ...
+
+    @property
+    def flip(self) -> bool: ...
+
+
 @dataclass(frozen=True)
 class TrainView:
-    """Shorter side to `shorter`, a random crop to `size`, a random flip: uint8 (C, H, W) -> (C, size, size)."""
+    """The frame of `fits.py`, a random crop of it to `size`, a random flip: uint8 (C, H, W) -> (C, size, size)."""
 
-    size: int = 227
+    size: Size = 227
     shorter: int = 256
     scale: tuple[float, float] = (0.16, 1.0)
     ratio: tuple[float, float] = (3 / 4, 4 / 3)
     flip: bool = True
+    fit: Fit = "crop"
     draws: ClassVar[int] = CROP_DRAWS + 1
 
     @property
     def stored(self) -> Stored:
         """The first stage."""
-        return Stored(self.shorter)
+        return Stored.of(self.size, self.shorter, self.fit)
 
     def __call__(self, image: Tensor, numbers: Tensor) -> Tensor:
         """One image with its numbers (draws,), or a batch (N, C, H, W) with numbers (N, draws)."""
@@ -195,8 +200,7 @@ class TrainView:
 
     def boxes(self, numbers: Tensor, heights: Tensor, widths: Tensor) -> tuple[Tensor, Tensor]:
         """Random boxes (N, 4) of stored images of these sizes, and which to mirror (N,)."""
-        boxes = crop_boxes(numbers[:, :CROP_DRAWS], heights, widths, self.scale, self.ratio)
-        return boxes, self.flip & flips(numbers[:, CROP_DRAWS])
+        return random_boxes(self, numbers, heights, widths)
 
     def finish(self, crops: Tensor, numbers: Tensor) -> Tensor:
         """Nothing is left to do."""
@@ -205,17 +209,18 @@ class TrainView:
 
 @dataclass(frozen=True)
 class TestView:
-    """Shorter side to `shorter`, then the central square: uint8 (..., H, W) -> (..., size, size)."""
+    """The frame of `fits.py`, its center or all of it: uint8 (..., H, W) -> (..., S, S)."""
 
-    size: int = 227
+    size: Size = 227
     shorter: int = 256
+    fit: Fit = "crop"
     draws: ClassVar[int] = 0
     __test__: ClassVar[bool] = False  # not a test case, whatever pytest reads from the name
 
     @property
     def stored(self) -> Stored:
         """The first stage."""
-        return Stored(self.shorter)
+        return Stored.of(self.size, self.shorter, self.fit)
 
     def __call__(self, image: Tensor, numbers: Tensor | None = None) -> Tensor:
         """One image or a batch; it uses no random numbers."""
@@ -223,11 +228,16 @@ class TestView:
 
     def rest(self, images: Tensor, numbers: Tensor | None = None) -> Tensor:
         """The same of stored images."""
-        return center_crop(images, self.size)
+        if self.fit == "crop":
+            return center_crop(images, self.size)
+        return apply_crop(images, torch.tensor([0, 0, *images.shape[-2:]]), False, self.size)
 
     def boxes(self, numbers: Tensor, heights: Tensor, widths: Tensor) -> tuple[Tensor, Tensor]:
-        """The central box of each, and none to mirror."""
-        return central_boxes(heights, widths, self.size), torch.zeros_like(heights, dtype=torch.bool)
+        """The central box of each, or all of it, and none to mirror."""
+        begin = torch.zeros_like(heights)
+        whole = torch.stack((begin, begin, heights, widths), dim=1)
+        boxes = central_boxes(heights, widths, self.size) if self.fit == "crop" else whole
+        return boxes, torch.zeros_like(heights, dtype=torch.bool)
 
     def finish(self, crops: Tensor, numbers: Tensor) -> Tensor:
         """Nothing is left to do."""

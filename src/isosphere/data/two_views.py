@@ -17,19 +17,20 @@ from isosphere.errors import BadArgument
 
 from .colors import jitter_colors, jitter_factors, to_gray
 from .crops import sample_crops
-from .transforms import CROP_DRAWS, Stored, TrainView, crop_boxes, flips
+from .fits import Fit, Size, Stored
+from .transforms import TrainView, random_boxes
 
 
 @dataclass(frozen=True)
 class ContrastiveView:
     """A random crop to `size`, a flip, color jitter and gray: uint8 (C, H, W) -> (C, size, size).
 
-    The image's shorter side is first brought to `shorter`. `jitter` limits the changes of brightness, contrast,
+    The image is first brought to the frame of `fits.py`. `jitter` limits the changes of brightness, contrast,
     saturation and hue. `jitter_p` and `gray_p` are how often colors are jittered and taken away. With 0 and 0 it crops
     only.
     """
 
-    size: int = 32
+    size: Size = 32
     shorter: int = 32
     scale: tuple[float, float] = (0.2, 1.0)
     ratio: tuple[float, float] = (3 / 4, 4 / 3)
@@ -37,6 +38,7 @@ class ContrastiveView:
     jitter: tuple[float, float, float, float] = (0.4, 0.4, 0.4, 0.1)
     jitter_p: float = 0.8
     gray_p: float = 0.2
+    fit: Fit = "crop"
     draws: ClassVar[int] = TrainView.draws + 10
 
     def __post_init__(self) -> None:
@@ -46,7 +48,7 @@ class ContrastiveView:
     @property
     def stored(self) -> Stored:
         """The first stage."""
-        return Stored(self.shorter)
+        return Stored.of(self.size, self.shorter, self.fit)
 
     def __call__(self, images: Tensor, numbers: Tensor) -> Tensor:
         """One image with its numbers (draws,), or a batch (N, C, H, W) with numbers (N, draws)."""
@@ -60,8 +62,7 @@ class ContrastiveView:
 
     def boxes(self, numbers: Tensor, heights: Tensor, widths: Tensor) -> tuple[Tensor, Tensor]:
         """Random boxes (N, 4) of stored images of these sizes, and which to mirror (N,), by numbers as in TrainView."""
-        boxes = crop_boxes(numbers[:, :CROP_DRAWS], heights, widths, self.scale, self.ratio)
-        return boxes, self.flip & flips(numbers[:, CROP_DRAWS])
+        return random_boxes(self, numbers, heights, widths)
 
     def cropped(self, images: Tensor, numbers: Tensor) -> Tensor:
         """Crops and flips alone, uint8 (N, C, H, W) -> (N, C, size, size)."""

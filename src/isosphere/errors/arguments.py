@@ -115,10 +115,15 @@ class Incompatible(InputError):
 class WrongSize(InputError):
     """A backbone that cannot take images of the recipe's size."""
 
-    text: ClassVar[str] = "{backbone} cannot take {size} x {size} pixels: {reason}; choose another size or backbone"
     backbone: str
-    size: int
+    size: int | str
     reason: str
+
+    @property
+    def text(self) -> str:
+        """A whole number is the side of a square."""
+        size = self.size if isinstance(self.size, str) else f"{self.size}x{self.size}"
+        return f"{{backbone}} cannot take {size} pixels: {{reason}}; choose another size or backbone"
 
 
 @dataclass(eq=False)

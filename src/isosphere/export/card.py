@@ -53,7 +53,7 @@ def card(trained: Trained, name: str, metrics: Mapping[str, float]) -> str:
     data, model = recipe.data, recipe.model
     weights = sum(parameter.numel() for parameter in trained.model.parameters())
     end = f"stopped at {trained.stopped:,} of" if trained.stopped is not None else ""
-    shape = "as its own transforms make them" if data.transformed else f"{data.size} x {data.size} pixels"
+    shape = "as its own transforms make them" if data.transformed else "{} x {} pixels".format(*data.sides)
     rows = {
         "network": f"{model.backbone} with head {model.head}, {weights:,} weights",
         "images": shape + (", of faces" if data.framed else ""),

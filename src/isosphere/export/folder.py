@@ -55,7 +55,8 @@ def config(trained: Trained) -> dict[str, Any]:
         "backbone": model.backbone,
         "head": model.head,
         "dim": trained.model.dim,
-        "preprocessing": {"size": data.size, "shorter": data.shorter, **asdict(trained.model.preprocessing)},
+        "preprocessing": {name: getattr(data, name) for name in ("size", "shorter", "fit")}
+        | asdict(trained.model.preprocessing),
         "images": trained.images,
         "stopped": trained.stopped,
         "origin": trained.model.origin,

@@ -20,6 +20,11 @@ from isosphere.sphere import directions, norms
 from .pipeline import Pipeline
 
 LIMIT = 1e-4  # of the distance to torch, as a share of the embeddings' mean norm
+CUTS = {
+    "crop": "its center, with the shorter side at {}",
+    "pad": "all of it in a gray frame",
+    "squash": "all of it, squashed",
+}
 Graph = Callable[[Tensor], Tensor]  # images, uint8 (N, 3, H, W) -> embeddings (N, D)
 
 
@@ -46,11 +51,12 @@ def to_program(trained: Trained, path: str | Path, unit: bool = True) -> Check:
 def metadata(trained: Trained, unit: bool) -> dict[str, str]:
     """What a user of the file must know, as texts."""
     data, model = trained.recipe.data, trained.recipe.model
-    cut = "its central square" if data.framed else f"its central square, with the shorter side at {data.shorter}"
+    cut = "its central square" if data.framed else CUTS[data.fit].format(data.shorter)
+    height, width = data.sides
     return {
         "isosphere": isosphere.__version__,
         "input": "images: RGB, uint8 0 to 255, (N, 3, H, W), all of one size, upright",
-        "preprocessing": f"in the graph: {cut}, as {data.size} x {data.size} pixels, then mean and std",
+        "preprocessing": f"in the graph: {cut}, as {height} x {width} pixels, then mean and std",
         "output": f"embeddings: float32, (N, {trained.model.dim}), {'of unit length' if unit else 'raw'}",
         "unit": "true" if unit else "false",
         "dim": str(trained.model.dim),
@@ -81,7 +87,7 @@ def unsupported(trained: Trained, what: str, error: Exception) -> Unsupported:
 def checked(path: str | Path, pipeline: Pipeline, graph: Graph, trained: Trained) -> Check:
     """How the graph compares with the pipeline; one that differs is refused."""
     error, cosine = 0.0, 1.0
-    for images in pictures(trained.recipe.data.size):
+    for images in pictures(max(trained.recipe.data.sides)):
         wanted, found = pipeline(images), graph(images)
         scale = norms(wanted).mean().clamp(min=1e-12)
         error = max(error, float((found - wanted).abs().max() / scale))

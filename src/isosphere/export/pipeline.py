@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from isosphere.data.alignment import FaceView
+from isosphere.data.fits import GRAY, sides
 from isosphere.data.transforms import TestView
 from isosphere.errors import Incompatible, Option
 from isosphere.inference import Trained, evaluation_view
@@ -28,47 +29,68 @@ class Pipeline(nn.Module):
             raise Incompatible(("data",), reason, (Option("to", "safetensors"),))
         self.model = copy.deepcopy(trained.model).cpu().float().eval()
         self.unit, self.view = unit, evaluation_view(trained.recipe.data)
+        self.around: Tensor
+        self.register_buffer("around", torch.tensor(GRAY, dtype=torch.float32)[:, None, None])
         self._trained = replace(trained, model=self.model, device=torch.device("cpu"))
 
     def forward(self, images: Tensor) -> Tensor:
         rows, columns = view_weights(self.view, *images.shape[2:])
-        pixels = rows @ images.float() @ columns.T  # (N, 3, S, S)
+        pixels = rows @ images.float() @ columns.T + self.around * (1 - rows.sum(1)[:, None] * columns.sum(1))
         embeddings = self._trained.forward(self.model.from_floats(pixels)).float()
         return directions(embeddings) if self.unit else embeddings
 
 
 def view_weights(view: TestView | FaceView, height: int, width: int) -> tuple[Tensor, Tensor]:
-    """Matrices (S, H) and (S, W) that bring an image (H, W) to its view (S, S): rows @ image @ columns.T."""
-    short = torch.sym_min(height, width)
+    """Matrices (S, H) and (S, W) that bring an image (H, W) to its view (S, S): rows @ image @ columns.T.
+
+    Rows of a matrix have the sum 1, or less around a padded image.
+    """
     if isinstance(view, TestView):
-        found = []
-        for length in (height, width):
-            new = view.shorter * length // short
-            spare = new - view.size
-            start = spare // 2 + (spare % 2) * (spare // 2 % 2)  # half of it, rounded to even
-            found.append(resizing(length, 0, length, new, start, view.size))
-        return found[0], found[1]
-    sides = [torch.scalar_tensor(side, dtype=torch.float64) for side in (height, width, short)]
-    stays = (sides[0] == view.size) & (sides[1] == view.size)
-    side = torch.where(stays, sides[2], (view.fraction * sides[2]).round().clamp(min=1))
-    top = ((sides[0] - side) / 2 - view.rise * sides[2]).round().clamp(min=0).minimum(sides[0] - side)
-    left = ((sides[1] - side) / 2).round()
+        return framed(view, height, width, 0), framed(view, width, height, 1)
+    short = torch.sym_min(height, width)
+    given = [torch.scalar_tensor(side, dtype=torch.float64) for side in (height, width, short)]
+    stays = (given[0] == view.size) & (given[1] == view.size)
+    side = torch.where(stays, given[2], (view.fraction * given[2]).round().clamp(min=1))
+    top = ((given[0] - side) / 2 - view.rise * given[2]).round().clamp(min=0).minimum(given[0] - side)
+    left = ((given[1] - side) / 2).round()
     rows = resizing(height, torch.where(stays, torch.zeros_like(top), top), side, view.size, 0, view.size)
     return rows, resizing(width, left, side, view.size, 0, view.size)
 
 
-def resizing(length: int, begin: Length, span: Length, new: Length, start: Length, size: int) -> Tensor:
+def framed(view: TestView, length: int, other: int, axis: int) -> Tensor:
+    """One of the two matrices of a test view: rows (S, H) for the axis 0, columns (S, W) for 1."""
+    size, frame, along = sides(view.size)[axis], view.stored.frame[axis], view.stored.frame[1 - axis]
+    if view.fit == "crop":
+        new = torch.sym_max(frame, length * along // other)
+        spare = new - size
+        start = spare // 2 + (spare % 2) * (spare // 2 % 2)  # half of it, rounded to even
+        return resizing(length, 0, length, new, start, size)
+    new = frame
+    if view.fit == "pad":
+        new = torch.sym_max(1, torch.sym_min(frame, (2 * length * along + other) // (2 * other)))
+    first = resizing(length, 0, length, new, -((frame - new) // 2), frame)
+    return first if frame == size else resizing(frame, 0, frame, size, 0, size, antialias=False) @ first
+
+
+def resizing(
+    length: int, begin: Length, span: Length, new: Length, start: Length, size: int, antialias: bool = True
+) -> Tensor:
     """Antialiased bilinear resizing as a matrix (size, length).
 
-    `span` pixels from `begin` on become `new` ones, of which those from `start` on are taken. A pixel weighs as a
-    triangle around the center of the new one, as wide as one of the larger of the two, says.
+    `span` pixels from `begin` on become `new` ones, of which those from `start` on are taken; where there are none, a
+    row is 0. A pixel weighs as a triangle around the center of the new one, as wide as one of the larger of the two,
+    says. Without antialiasing it is as wide as a given pixel, and pixels of the rim repeat.
     """
     given = (begin, span, new, start)
     begins, spans, news, starts = (torch.scalar_tensor(x) if not isinstance(x, Tensor) else x.float() for x in given)
-    scale = spans / news
-    centers = begins + (torch.arange(size, dtype=torch.float32) + starts + 0.5) * scale
+    scale, taken = spans / news, torch.arange(size, dtype=torch.float32) + starts
+    centers = begins + (taken + 0.5) * scale
+    if not antialias:
+        centers = centers.clamp(min=0.5, max=length - 0.5)
+        scale = scale.clamp(max=1)
     places = torch.arange(length, dtype=torch.float32) + 0.5
     weights = (1 - (places - centers[:, None]).abs() / scale.clamp(min=1)).clamp(min=0)
     weights = weights * ((places > begins) & (places < begins + spans))
-    return weights / weights.sum(1, keepdim=True)
+    there = (taken >= 0) & (taken < news)
+    return torch.where(there[:, None], weights / weights.sum(1, keepdim=True).clamp(min=1e-9), 0)
 

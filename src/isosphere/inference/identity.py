@@ -21,4 +21,6 @@ def fingerprint(model: nn.Module) -> str:
 def described_preprocessing(data: schema.Data) -> dict[str, Any]:
     """What decides how an image reaches the model, of the recipe's data."""
     held = {"size": getattr(data, "size", 112), "shorter": data.shorter}
+    if data.fit != "crop":  # older galleries do not say it
+        held["fit"] = data.fit
     return {"fraction": data.fraction, "align": data.align} if data.framed else held

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from isosphere import distributed, runs
+from isosphere.data.fits import Size, sides
 from isosphere.errors import BadCheckpoint, DamagedFile, NoCheckpoint
 from isosphere.models.embedder import Embedder, build_embedder
 from isosphere.models.own import build_own_embedder
@@ -58,7 +59,7 @@ def trained_model(
     plain = recipe.model
     if isinstance(plain, schema.Model):  # these are all the weights, so a file may be gone, or a hub
         plain = replace(plain, weights=None, pretrained=False)
-    network = build_model(plain, recipe.data.size, model, origin=origin)
+    network = build_model(plain, recipe.data.shape, model, origin=origin)
     load_weights(network, weights, path)
     chosen = distributed.find_device(device)
     if chosen.type == "cuda" and chosen.index is None:  # it stays there, whatever is the current one later
@@ -68,12 +69,12 @@ def trained_model(
 
 def build_model(
     model: schema.Networks,
-    size: int,
+    size: Size,
     given: object = None,
     images: Tensor | None = None,
     origin: dict[str, Any] | None = None,
 ) -> Embedder:
-    """The embedder that the recipe names, for images of `size` x `size` pixels.
+    """The embedder that the recipe names, for images of this size.
 
     A network of the user's own is the one `given`, or what its path names; `images` (N, C, H, W) show what it gives.
     With an `origin` from a checkpoint, one of timm's is built without its hub.
@@ -81,7 +82,7 @@ def build_model(
     if isinstance(model, schema.OwnModel):
         module: Any = own.find("model", model, given)
         module = own.called("model", module) if callable(module) and not isinstance(module, nn.Module) else module
-        images = torch.zeros(2, 3, size, size, dtype=torch.uint8) if images is None else images
+        images = torch.zeros(2, 3, *sides(size), dtype=torch.uint8) if images is None else images
         settings = (model.head, model.dim, model.freeze_bn, model.preprocessing, model.width)
         return build_own_embedder(module, *settings, images)
     fields = {name: value for name, value in vars(model).items() if name != "head_start"}  # done before the first step

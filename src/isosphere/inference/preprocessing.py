@@ -31,7 +31,7 @@ def naming(data: schema.Data) -> Naming:
 
 def evaluation_view(data: schema.Data) -> FaceView | TestView:
     """What an image file goes through before a model that was trained on this data; of faces without landmarks."""
-    return square(data.fraction) if data.framed else TestView(data.size, data.shorter)
+    return square(data.fraction) if data.framed else TestView(data.shape, data.shorter, data.fit)
 
 
 def parse_place(place: str, field: str) -> tuple[str, FaceView | None]:
@@ -59,7 +59,7 @@ def preprocessed(
 def pixels_of(trained: "Trained", images: Sequence[object]) -> Tensor:
     """Images of any sizes as the network gets those of the run, uint8 (N, 3, S, S)."""
     data, pixels = trained.recipe.data, [in_memory(image) for image in images]
-    cut = sum(image.shape[1:] != (data.size, data.size) for image in pixels)
+    cut = sum(image.shape[1:] != data.sides for image in pixels)
     if data.framed and data.align and cut:
         text = f"{cut} of {len(pixels)} faces have no landmarks: their central square is taken"
         # At the line that called `embed`, which is decorated.
@@ -73,4 +73,4 @@ def for_other_images(recipe: schema.Recipe) -> schema.Recipe:
     data = recipe.data
     if data.own or data.transformed:
         return recipe
-    return replace(recipe, data=schema.Folder(size=data.size, shorter=data.shorter))
+    return replace(recipe, data=schema.Folder(size=data.size, shorter=data.shorter, fit=data.fit))

@@ -39,9 +39,9 @@ class Backbone(NamedTuple):
 
 
 def build_backbone(
-    name: str, size: int | None = None, pretrained: bool = False, origin: dict[str, Any] | None = None
+    name: str, size: hub.Size | None = None, pretrained: bool = False, origin: dict[str, Any] | None = None
 ) -> Backbone:
-    """The backbone of this name, for images of `size` x `size` pixels if it is made for one size.
+    """The backbone of this name, for images of this size if it is made for one.
 
     `pretrained` loads timm's weights from its hub. With an `origin` no hub is asked.
     """

@@ -13,6 +13,7 @@ from isosphere.models.backbones import build_backbone
 from isosphere.models.cifar_resnet import CIFAR10, CIFAR100
 from isosphere.models.frozen import freeze_batch_norm
 from isosphere.models.groups import parameter_groups
+from isosphere.models.hub import Size
 from isosphere.models.pooling import set_pooling
 from isosphere.models.preprocessing import IMAGENET, UNIT, Preprocessing
 from isosphere.models.weights import load_backbone
@@ -159,7 +160,7 @@ def build_embedder(
     weights: str | None = None,
     freeze_bn: bool = False,
     preprocessing: str | None = None,
-    size: int | None = None,
+    size: Size | None = None,
     pretrained: bool = False,
     pooling: str | None = None,
     origin: dict[str, Any] | None = None,
@@ -167,8 +168,8 @@ def build_embedder(
     """An `Embedder` from a backbone's name (ours, timm's or torchvision's) and, if given, a local weight file.
 
     `pretrained` loads timm's weights from its hub. `preprocessing` names a data set whose mean and std replace the
-    backbone's own. `size` is the side of the images in pixels, for backbones made for one size. `pooling` is avg, max,
-    both, gem or token, and by default the backbone's own. `origin` is that of an `Embedder` to build again.
+    backbone's own. `size` is the side of the images, or height and width, for backbones made for one size. `pooling` is
+    avg, max, both, gem or token, and by default the backbone's own. `origin` is that of an `Embedder` to build again.
     """
     if preprocessing is not None and preprocessing not in PREPROCESSINGS:
         raise BadArgument("preprocessing", preprocessing, f"{', '.join(PREPROCESSINGS)} or None")

@@ -17,6 +17,7 @@ from isosphere.models.preprocessing import Preprocessing
 HUB, FOLDER = ("hf_hub", "hf-hub"), "local-dir"
 CONFIG, WEIGHTS = "config.json", ("model.safetensors", "pytorch_model.bin")
 PATIENCE = 10.0  # seconds in which the hub must answer
+Size = int | tuple[int, int]  # of a square, or height and width
 Built = tuple[nn.Module, int, Preprocessing, str, dict[str, Any]]
 
 
@@ -26,7 +27,7 @@ def is_source(name: str) -> bool:
     return bool(colon) and source in (*HUB, FOLDER)
 
 
-def build(name: str, size: int | None, pretrained: bool, origin: dict[str, Any] | None = None) -> Built:
+def build(name: str, size: Size | None, pretrained: bool, origin: dict[str, Any] | None = None) -> Built:
     """(network giving features, their number, preprocessing, classifier that was left out, origin).
 
     The origin builds the network again without hub or folder: its name in timm, its arguments, mean and std.
@@ -67,7 +68,7 @@ def _origin(name: str) -> dict[str, Any]:
     return found | {"mean": [*map(float, settings["mean"])], "std": [*map(float, settings["std"])]}
 
 
-def _created(name: str, chosen: str, size: int | None, pretrained: bool, arguments: dict[str, Any]) -> nn.Module:
+def _created(name: str, chosen: str, size: Size | None, pretrained: bool, arguments: dict[str, Any]) -> nn.Module:
     """timm's network without its classifier. Transformers, which ask for the images' size, get it."""
     import timm
 

@@ -4,6 +4,7 @@ A number without a `Range` must be finite. Annotations are dropped wherever a ty
 """
 
 import math
+import re
 import types
 import typing
 from dataclasses import dataclass, fields, is_dataclass
@@ -63,6 +64,18 @@ class InOrder:
     words = ", in order"
 
 
+@dataclass(frozen=True)
+class Like:
+    """A text of this form."""
+
+    pattern: str
+    words: str
+
+    def holds(self, value: str) -> bool:
+        """Whether the text has the form."""
+        return re.fullmatch(self.pattern, value) is not None
+
+
 Positive = Annotated[float, Range(above=0)]
 NotNegative = Annotated[float, Range(least=0)]
 Fraction = Annotated[float, Range(least=0, most=1)]
@@ -73,6 +86,8 @@ Part = Annotated[float, Range(least=0, below=1)]
 CosineValue = Annotated[float, Range(least=-1, most=1)]
 Count = Annotated[int, Range(least=1)]
 Whole = Annotated[int, Range(least=0)]
+Size = Count | Annotated[str, Like("[1-9][0-9]*x[1-9][0-9]*", " as 256x128, height x width")]
+"""Side of a square, or height and width."""
 Shares = Annotated[tuple[Share, Share], InOrder()]
 Ramp = Annotated[tuple[Fraction, Fraction], InOrder()]
 

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
 from isosphere.errors import BadArgument
-from isosphere.recipes.checks import Checked, Count, Fraction, Part, Range, Share, Shares, Whole
+from isosphere.recipes.checks import Checked, Count, Fraction, Part, Range, Share, Shares, Size, Whole
 from isosphere.recipes.own import Own, own_name
 
 Jitter = tuple[Fraction, Fraction, Fraction, Annotated[float, Range(least=0, most=0.5)]]
 NO_JITTER = (0.0, 0.0, 0.0, 0.0)
+
+Fit = Literal["crop", "pad", "squash"]
 
 TAKEN = ("accuracy", "embeddings", "probes", "distractors", "rank1")
 """Names of other things that are measured or kept, which no set of pairs may have."""
@@ -98,7 +100,24 @@ class Source(Checked):
     @property
     def shorter(self) -> int:
         """The shorter side that a whole image is resized to, by itself that of the view."""
-        return self.size  # type: ignore[attr-defined]  # a field of every kind
+        return min(self.sides)
+
+    @property
+    def fit(self) -> Fit:
+        """How an image of another shape becomes one of the network's."""
+        return "crop"
+
+    @property
+    def sides(self) -> tuple[int, int]:
+        """Height and width of what the network sees."""
+        height, _, width = str(self.size).partition("x")  # type: ignore[attr-defined]  # a field of every kind
+        return int(height), int(width or height)
+
+    @property
+    def shape(self) -> int | tuple[int, int]:
+        """The same, of a square its side."""
+        height, width = self.sides
+        return height if height == width else (height, width)
 
 
 @dataclass(frozen=True)
@@ -150,10 +169,13 @@ class Folder(Source):
     """The split.json of another run: train and test on the same classes again. It wins over all other ways."""
     allow_shared: bool = False
     """Allow classes that are both in train and in test. Then other images of trained classes are tested."""
-    size: Count = 227
-    """Width and height that the network sees, in pixels (App. B.1)."""
+    size: Size = 227
+    """What the network sees, in pixels: the side of a square, or height x width, as 256x128 (App. B.1)."""
+    fit: Fit = "crop"
+    """How a whole image becomes this shape. crop takes the middle of it, pad puts all of it into a gray frame, squash
+    takes all of it and changes its proportions."""
     shorter: Count = 256
-    """Every image is first resized to this shorter side (App. B.1)."""
+    """Every image is first resized to this shorter side, as its fit says (App. B.1)."""
     scale: Shares = (0.16, 1.0)
     """Least and largest share of the image's area that a training crop covers (App. B.1)."""
     flip: bool = True
@@ -278,10 +300,13 @@ class Unlabeled(Source):
     root: str = ""
     """A folder of images, also in folders in folders, or of class folders. With class folders every fifth image is for
     testing and not trained on; if there are train/ and test/ folders, those in test/ are."""
-    size: Count = 64
-    """Width and height that the network sees, in pixels."""
+    size: Size = 64
+    """What the network sees, in pixels: the side of a square, or height x width, as 256x128."""
+    fit: Fit = "crop"
+    """How a whole image becomes this shape. crop takes the middle of it, pad puts all of it into a gray frame, squash
+    takes all of it and changes its proportions."""
     shorter: Count = 72
-    """Every image is first resized to this shorter side."""
+    """Every image is first resized to this shorter side, as its fit says."""
     scale: Shares = (0.2, 1.0)
     """Least and largest share of the image's area that a crop covers."""
     flip: bool = True
@@ -306,8 +331,8 @@ class OwnData(Own, Source):
 
     opened_by = "isosphere.train.own:own_task"
     kept = (
-        "size", "shorter", "scale", "flip", "train_fraction", "seed", "folds", "fold", "split", "jitter", "randaugment",
-        "erasing",
+        "size", "fit", "shorter", "scale", "flip", "train_fraction", "seed", "folds", "fold", "split", "jitter",
+        "randaugment", "erasing",
     )  # fmt: skip
     transformed: bool = False  # type: ignore[misc]  # a field here alone
     """Whether the images are float tensors; the run finds out."""
@@ -321,10 +346,13 @@ class OwnData(Own, Source):
     """Which of the folds is for testing, from 1 to `folds`."""
     split: str = ""
     """The split.json of another run: train and test on the same classes again. It wins over all other ways."""
-    size: Count = 64
-    """Width and height that the network sees, in pixels."""
+    size: Size = 64
+    """What the network sees, in pixels: the side of a square, or height x width, as 256x128."""
+    fit: Fit = "crop"
+    """How a whole image becomes this shape. crop takes the middle of it, pad puts all of it into a gray frame, squash
+    takes all of it and changes its proportions."""
     shorter: Count = 72
-    """Every image is first resized to this shorter side."""
+    """Every image is first resized to this shorter side, as its fit says."""
     scale: Shares = (0.16, 1.0)
     """Least and largest share of the image's area that a training crop covers."""
     flip: bool = True
@@ -349,9 +377,9 @@ class OwnData(Own, Source):
 
 def _inside(data: Folder | Benchmark | Unlabeled | OwnData) -> None:
     """A central crop larger than the image would have a black rim, which training crops do not have."""
-    if data.size > data.shorter:
-        least = -(-data.size * 9 // 8)
-        raise BadArgument("shorter", data.shorter, f"at least the size, {data.size}, and better {least}")
+    side = min(data.sides)
+    if side > data.shorter:
+        raise BadArgument("shorter", data.shorter, f"at least the size, {side}, and better {-(-side * 9 // 8)}")
 
 
 def _names(data: Folder) -> None:

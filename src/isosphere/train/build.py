@@ -82,7 +82,7 @@ def build_model(
 
     A backbone that cannot take images of the recipe's size is refused, before anything is written.
     """
-    size, images = recipe.data.size, torch.zeros(2, 3, recipe.data.size, recipe.data.size, dtype=torch.uint8)
+    size, images = recipe.data.shape, torch.zeros(2, 3, *recipe.data.sides, dtype=torch.uint8)
     if recipe.data.transformed:
         images = task.images.batch(torch.arange(2), None)
     model = inference.build_model(recipe.model, size, given, images, origin)
@@ -91,7 +91,7 @@ def build_model(
     try:
         model.eval()(images)
     except (RuntimeError, AssertionError, ValueError) as error:
-        raise WrongSize(recipe.model.backbone, size, " ".join(str(error).split())) from error
+        raise WrongSize(recipe.model.backbone, recipe.data.size, " ".join(str(error).split())) from error
     model.train()
     return recipe, model
 
@@ -123,7 +123,7 @@ def same_network(one: schema.Recipe, other: schema.Recipe, device: torch.device)
     def made_for(recipe: schema.Recipe) -> tuple[Any, ...]:
         double, half = recipe.loop.precision == "float64", half_precision(recipe.loop, device)
         rests = recipe.optimizer.backbone_lr == 0, recipe.schedule.head_first > 0
-        return recipe.loop.compile, recipe.model, recipe.data.size, double, half, rests
+        return recipe.loop.compile, recipe.model, recipe.data.shape, double, half, rests
 
     # A backbone that rests at first has woken up in the one, and the other's has not yet.
     return one.loop.compile and not one.schedule.head_first and made_for(one) == made_for(other)

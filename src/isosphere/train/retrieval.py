@@ -95,7 +95,7 @@ def folder_task(data: schema.Folder, device: torch.device) -> Task:
     how = (data.train_fraction, data.seed, data.allow_shared, data.folds, data.fold, data.split, data.root)
     train, test = split_classes(images, *how)
     check_parts(train, test, data.root)
-    train_view = TrainView(data.size, data.shorter, data.scale, flip=data.flip)
+    train_view = TrainView(data.shape, data.shorter, data.scale, flip=data.flip, fit=data.fit)
     evaluation = own_retrieval(test, evaluation_view(data))
     return Task(train, train_view, evaluation, noted(train.note), parts={"train": train, "test": test})
 
