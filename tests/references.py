@@ -294,3 +294,68 @@ def recall_surrogate(
             found = [torch.sigmoid((k - total) / rank_temperature) for k in ks for _, total in ranks]
             terms.append(1 - sum(found) / len(found))
     return mean(terms, f)
+
+
+def several_centers(f: Tensor, y: Tensor, centers: Tensor, pool, margin: float, scale: float, turned=None) -> Tensor:
+    """Sub-center ArcFace for the pool `max`; `turned` replaces the margin on the angle."""
+    turned = turned or (lambda s: with_margin(s, "arcface", margin))
+    terms = []
+    for i in range(len(f)):
+        pooled = [pool([cosine(f[i], center) for center in its]) for its in centers]
+        logits = torch.stack([scale * (turned(s) if c == y[i] else s) for c, s in enumerate(pooled)])
+        terms.append(logits.logsumexp(0) - logits[y[i]])
+    return mean(terms, f)
+
+
+def soft_triple(f: Tensor, y: Tensor, centers: Tensor, margin: float, scale: float) -> Tensor:
+    def soft(cosines: list[Tensor]) -> Tensor:
+        weights = [(s / 0.1).exp() for s in cosines]
+        return sum(w * s for w, s in zip(weights, cosines, strict=True)) / sum(weights)
+
+    value, each = several_centers(f, y, centers, soft, 0.0, scale, lambda s: s - margin), centers.shape[1]
+    apart = [(2 + 1e-5 - 2 * cosine(c[s], c[t])).sqrt() for c in centers for t in range(each) for s in range(t)]
+    return value + 0.2 * sum(apart) / (len(centers) * each * (each - 1)) if len(f) else 0 * f.sum()
+
+
+def sphereface2(f: Tensor, y: Tensor, weights: Tensor, bias: Tensor, margin: float, scale: float) -> Tensor:
+    terms = []
+    for i in range(len(f)):
+        term = 0
+        for c in range(len(weights)):
+            g = 2 * ((cosine(f[i], weights[c]) + 1) / 2) ** 3 - 1
+            if c == y[i]:
+                term = term + 0.7 / scale * torch.log(1 + torch.exp(-scale * (g - margin) - bias))
+            else:
+                term = term + 0.3 / scale * torch.log(1 + torch.exp(scale * (g + margin) + bias))
+        terms.append(term)
+    return mean(terms, f)
+
+
+def own_margins(f: Tensor, y: Tensor, weights: Tensor, scale: float, target) -> Tensor:
+    """Softmax of cosines whose true one is target(angle, norm)."""
+    terms = []
+    for i in range(len(f)):
+        cosines = [cosine(f[i], w) for w in weights]
+        true = target(torch.arccos(cosines[y[i]]), (f[i] @ f[i]).sqrt())
+        logits = torch.stack([scale * (true if c == y[i] else s) for c, s in enumerate(cosines)])
+        terms.append(logits.logsumexp(0) - logits[y[i]])
+    return mean(terms, f)
+
+
+def magface(f, y, weights, margins, lengths, scale: float, weight: float) -> Tensor:
+    (low, high), (least, most) = margins, lengths
+
+    def target(angle: Tensor, norm: Tensor) -> Tensor:
+        margin = low + (high - low) * (norm.clamp(least, most) - least) / (most - least)
+        return torch.cos(angle + margin) if angle < math.pi - margin else torch.cos(angle)
+
+    clamped = [(row @ row).sqrt().clamp(least, most) for row in f]
+    return own_margins(f, y, weights, scale, target) + weight * mean([a / most**2 + 1 / a for a in clamped], f)
+
+
+def adaface(f, y, weights, margin: float, spread: float, scale: float, average: float, deviation: float) -> Tensor:
+    def target(angle: Tensor, norm: Tensor) -> Tensor:
+        place = ((norm.detach() - average) / (deviation + 1e-3) * spread).clamp(-1, 1)
+        return torch.cos((angle - margin * place).clamp(1e-3, math.pi - 1e-3)) - margin * (1 + place)
+
+    return own_margins(f, y, weights, scale, target)

@@ -11,7 +11,10 @@ from inspect import isfunction, signature
 from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src" / "isosphere"
-FORMULAS = ("balanced", "contrastive", "lists", "margins", "norms", "pairs", "rankings", "tuplets", "two_sets")
+FORMULAS = (
+    "balanced", "binary", "centers", "contrastive", "lists", "margins", "norms", "pairs", "rankings", "tuplets",
+    "two_sets",
+)  # fmt: skip
 """Files of losses/ with functions of embeddings."""
 
 PUBLIC: dict[str, tuple[str, ...] | None] = {  # None: everything in the package's __all__

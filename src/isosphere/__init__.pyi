@@ -15,6 +15,7 @@ from isosphere.front import fit as fit
 from isosphere.front import load_run as load_run
 from isosphere.gallery import load_gallery as load_gallery
 from isosphere.inference import load as load
+from isosphere.losses import AdaFace as AdaFace
 from isosphere.losses import ArcFace as ArcFace
 from isosphere.losses import CircleLoss as CircleLoss
 from isosphere.losses import ContrastiveLoss as ContrastiveLoss
@@ -25,6 +26,7 @@ from isosphere.losses import DecoupledContrastiveLoss as DecoupledContrastiveLos
 from isosphere.losses import InfoNCELoss as InfoNCELoss
 from isosphere.losses import LiftedStructureLoss as LiftedStructureLoss
 from isosphere.losses import LinearClassifier as LinearClassifier
+from isosphere.losses import MagFace as MagFace
 from isosphere.losses import MultiSimilarityLoss as MultiSimilarityLoss
 from isosphere.losses import NPairLoss as NPairLoss
 from isosphere.losses import NTXentLoss as NTXentLoss
@@ -38,7 +40,10 @@ from isosphere.losses import SemiHardTripletLoss as SemiHardTripletLoss
 from isosphere.losses import ShardedClassifier as ShardedClassifier
 from isosphere.losses import SigLIPLoss as SigLIPLoss
 from isosphere.losses import SmoothAPLoss as SmoothAPLoss
+from isosphere.losses import SoftTripleLoss as SoftTripleLoss
 from isosphere.losses import SphereFace as SphereFace
+from isosphere.losses import SphereFace2 as SphereFace2
+from isosphere.losses import SubCenterArcFace as SubCenterArcFace
 from isosphere.losses import SupConLoss as SupConLoss
 from isosphere.losses import TripletLoss as TripletLoss
 from isosphere.losses import TupletMarginLoss as TupletMarginLoss

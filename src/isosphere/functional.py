@@ -1,6 +1,8 @@
 """The losses and penalties as pure functions of embeddings, as torch.nn.functional is to torch.nn."""
 
 from isosphere.losses.balanced import balanced_directions
+from isosphere.losses.binary import binary_softplus
+from isosphere.losses.centers import several_centers
 from isosphere.losses.contrastive import nt_xent, supcon
 from isosphere.losses.lists import circle, lifted_structure, ranked_list
 from isosphere.losses.margins import cosine_softmax, proxy_anchor
@@ -12,6 +14,7 @@ from isosphere.losses.two_sets import info_nce, siglip
 
 __all__ = [
     "balanced_directions",
+    "binary_softplus",
     "circle",
     "contrastive",
     "cosine_softmax",
@@ -27,6 +30,7 @@ __all__ = [
     "ranked_list",
     "recall_surrogate",
     "semihard_triplet",
+    "several_centers",
     "siglip",
     "smooth_ap",
     "supcon",

@@ -22,6 +22,8 @@ import ranks
 import references
 from isosphere.errors import BadArgument, NotFinite, Unsupported
 from isosphere.losses import classes, slopes
+from isosphere.losses.binary import SphereFace2
+from isosphere.losses.centers import SoftTripleLoss, SubCenterArcFace
 from isosphere.losses.contrastive import NTXentLoss, SupConLoss
 from isosphere.losses.lists import CircleLoss, LiftedStructureLoss, RankedListLoss
 from isosphere.losses.log_norms import LogNorms
@@ -35,6 +37,7 @@ from isosphere.losses.margins import (
     SphereFace,
 )
 from isosphere.losses.memory import CrossBatchMemory
+from isosphere.losses.norm_margins import AdaFace, MagFace
 from isosphere.losses.norms import SEC
 from isosphere.losses.pairs import (
     ContrastiveLoss,
@@ -77,6 +80,13 @@ class Penalty(nn.Module):
         return self.constraint(embeddings)
 
 
+def settled(made: AdaFace) -> AdaFace:
+    """In evaluation, with running means that suit the batch."""
+    made.mean.fill_(2.0)
+    made.deviation.fill_(0.75)
+    return made.eval()
+
+
 def head(margin: str, amount: float, kind=CosineClassifier, **settings) -> Case:
     margins = {"none": NormFace, "cosface": CosFace, "arcface": ArcFace, "sphereface": SphereFace}
     made = margins[margin](*([amount] if amount else []))
@@ -113,6 +123,26 @@ CASES = {
     "sharded": head("cosface", 0.35, ShardedClassifier),
     "linear": Case(lambda: LinearClassifier(DIM, CLASSES), references.linear_softmax, angular=False, head=True),
     "proxies": Case(lambda: ProxyAnchorLoss(DIM, CLASSES), references.proxy_anchor, head=True),
+    "sub-centers": Case(
+        lambda: SubCenterArcFace(DIM, CLASSES, 0.3, 8.0, 2),
+        lambda f, y, w: references.several_centers(f, y, w, max, 0.3, 8.0), head=True,
+    ),
+    "soft triple": Case(
+        lambda: SoftTripleLoss(DIM, CLASSES, 0.1, 8.0, 3), lambda f, y, w: references.soft_triple(f, y, w, 0.1, 8.0),
+        head=True,
+    ),
+    "sphereface2": Case(
+        lambda: SphereFace2(DIM, CLASSES, 0.2, 4.0), lambda f, y, w, b: references.sphereface2(f, y, w, b, 0.2, 4.0),
+        head=True,
+    ),
+    "magface": Case(
+        lambda: MagFace(DIM, CLASSES, (0.1, 0.5), (0.9, 3.0), 8.0, 2.0),
+        lambda f, y, w: references.magface(f, y, w, (0.1, 0.5), (0.9, 3.0), 8.0, 2.0), angular=False, head=True,
+    ),
+    "adaface": Case(
+        lambda: settled(AdaFace(DIM, CLASSES, 0.4, 0.5, 8.0)),
+        lambda f, y, w: references.adaface(f, y, w, 0.4, 0.5, 8.0, 2.0, 0.75), angular=False, head=True,
+    ),
     "sec": Case(lambda: Penalty(eta=0.5), lambda f, y: 0.5 * references.norm_penalty(f), angular=False),
     "relative sec": Case(
         lambda: Penalty(relative=True), lambda f, y: references.norm_penalty(f, None, True), angular=False
@@ -127,7 +157,8 @@ CONSTRAINTS = ("sec", "relative sec", "sec of log norms", "fixed sec", "l2-reg")
 HEADS = [name for name, case in CASES.items() if case.head]
 LOSSES = [name for name in CASES if name not in CONSTRAINTS]
 PAIR_LOSSES = [name for name in LOSSES if name not in HEADS]
-HELD = ("sec", "relative sec", "circle", "ranked list")  # hold a part constant, which no difference quotient does
+HELD = ("sec", "relative sec", "circle", "ranked list", "adaface")
+"""Hold a part constant, which no difference quotient does."""
 SINGLE = ("contrastive", "own slopes")  # compare single pairs, so that one kind is enough
 
 
@@ -151,7 +182,7 @@ def criterion(name: str) -> nn.Module:
     torch.manual_seed(1)
     made = CASES[name].make().double()
     for weights in made.parameters():
-        weights.data *= 30
+        weights.data *= 30 if weights.ndim else 0.5
     return made
 
 
@@ -207,7 +238,8 @@ def test_proposition_1_the_gradient_is_orthogonal(loss: str) -> None:
         return
     value, *gradients = found(made, f, case.labels, *made.parameters())
     for vectors, gradient in zip((f, *made.parameters()), gradients, strict=True):
-        assert gradient.norm() > 1e-3 and (gradient * vectors).sum(1).abs().max() < 1e-10
+        assert gradient.norm() > 1e-3
+        assert not vectors.ndim or (gradient * vectors).sum(-1).abs().max() < 1e-10
     lengths = torch.linspace(0.1, 30, 8, dtype=torch.float64)[:, None]
     longer = found(made, (f.detach() * lengths).requires_grad_(), case.labels)
     torch.testing.assert_close(longer, [value, gradients[0] / lengths])
@@ -271,6 +303,8 @@ def test_a_broken_row_is_named(name: str, bad: float) -> None:
         made(f, CASES[name].labels)
     assert (error.value.name, error.value.row, error.value.rows) == ("embeddings", 5, 8)
     for weights_name, weights in made.named_parameters():
+        if not weights.ndim:
+            continue
         weights.data[2] = bad
         with pytest.raises(NotFinite) as error:
             made(batch(), LABELS)
@@ -345,7 +379,7 @@ def test_two_types_are_computed_in_the_wider(name: str, wide: str) -> None:
         f = f.detach().float().requires_grad_()
     value, *gradients = found(made, f, LABELS, *made.parameters())
     torch.testing.assert_close(value, exact[0], rtol=1e-12, atol=1e-12)
-    assert [one.dtype for one in gradients] == [f.dtype, next(made.parameters()).dtype]
+    assert [one.dtype for one in gradients] == [f.dtype, *(one.dtype for one in made.parameters())]
     torch.testing.assert_close([one.double() for one in gradients], exact[1:], rtol=1e-5, atol=1e-6)
     if logits is not None:
         torch.testing.assert_close(made.logits(f), logits, rtol=1e-12, atol=1e-12)
@@ -500,6 +534,16 @@ SETTINGS = [
     (lambda **given: ShardedClassifier(DIM, CLASSES, **given), "scale", (0, float("nan"))),
     (lambda **given: ShardedClassifier(DIM, CLASSES, **given), "rate", (0.0, 1.5, float("nan"))),
     (lambda **given: ProxyAnchorLoss(DIM, CLASSES, **given), "scale", (0, -1.0)),
+    (lambda **given: SubCenterArcFace(DIM, CLASSES, **given), "centers", (0, 1.5)),
+    (lambda **given: SubCenterArcFace(DIM, CLASSES, **given), "margin", (-0.1, 1.6)),
+    (lambda **given: SoftTripleLoss(DIM, CLASSES, **given), "temperature", (0, -1.0)),
+    (lambda **given: SoftTripleLoss(DIM, CLASSES, **given), "spread", (-1.0,)),
+    (lambda **given: SphereFace2(DIM, CLASSES, **given), "balance", (0, 1, -0.5)),
+    (lambda **given: SphereFace2(DIM, CLASSES, **given), "power", (0,)),
+    (lambda **given: MagFace(DIM, CLASSES, **given), "margins", ((0.5, 0.4), (0.1, 2.0))),
+    (lambda **given: MagFace(DIM, CLASSES, **given), "norms", ((0.0, 5.0), (3.0, 2.0))),
+    (lambda **given: AdaFace(DIM, CLASSES, **given), "rho", (-0.1, 2.0)),
+    (lambda **given: AdaFace(DIM, CLASSES, **given), "spread", (0,)),
     (lambda **given: ProxyAnchorLoss(DIM, CLASSES, **given), "margin", (float("inf"),)),
 ]
 

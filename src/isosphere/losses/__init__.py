@@ -1,10 +1,13 @@
 """Criteria, margins and norm constraints: `isosphere.losses.TripletLoss`. Pure functions are in `functional`."""
 
 from .balanced import balanced_directions
+from .binary import SphereFace2
+from .centers import SoftTripleLoss, SubCenterArcFace
 from .contrastive import NTXentLoss, SupConLoss
 from .lists import CircleLoss, LiftedStructureLoss, RankedListLoss
 from .margins import ArcFace, CosFace, CosineClassifier, LinearClassifier, NormFace, ProxyAnchorLoss, SphereFace
 from .memory import CrossBatchMemory
+from .norm_margins import AdaFace, MagFace
 from .norms import SEC
 from .own import pair_loss
 from .pairs import ContrastiveLoss, MultiSimilarityLoss, NPairLoss, SemiHardTripletLoss, TripletLoss
@@ -16,6 +19,7 @@ from .two_sets import InfoNCELoss, SigLIPLoss
 
 __all__ = [
     "SEC",
+    "AdaFace",
     "ArcFace",
     "CircleLoss",
     "ContrastiveLoss",
@@ -26,6 +30,7 @@ __all__ = [
     "InfoNCELoss",
     "LiftedStructureLoss",
     "LinearClassifier",
+    "MagFace",
     "MultiSimilarityLoss",
     "NPairLoss",
     "NTXentLoss",
@@ -38,7 +43,10 @@ __all__ = [
     "ShardedClassifier",
     "SigLIPLoss",
     "SmoothAPLoss",
+    "SoftTripleLoss",
     "SphereFace",
+    "SphereFace2",
+    "SubCenterArcFace",
     "SupConLoss",
     "TripletLoss",
     "TupletMarginLoss",
