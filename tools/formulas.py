@@ -31,6 +31,7 @@ PAIRS = "Time $O(N^2 D)$. Memory: one block of $2^{22}$ cosines, never $N \\time
 SORTED = "Time $O(N^2 (D + \\log N))$. Memory: one block of $2^{22}$ cosines."
 RANKED = "Time $O(N^2 (D + P))$ for $P$ positives of an anchor. Memory: one block of $2^{22}$ comparisons."
 HEAD = "Time $O(N C D)$. Memory: at most four blocks of $2^{24}$ logits, and the weights."
+CENTERS = "Time $O(N C K D)$ for $K$ centers a class. Memory: one block of cosines, of $D$ rows at least."
 MARGIN = "A few operations on $N$ cosines."
 NORMS = "Time and memory $O(N D)$. Under torch.distributed one all-reduce of two numbers."
 BOTH = "A term needs a positive and a negative. A batch with one kind alone has loss 0, and a warning on a CPU."
@@ -231,6 +232,47 @@ CLASS_LOSSES = Family(
             "As `CosineClassifier`. $K$ are all classes, or with `rate` below 1 those that this step drew.",
             "As `CosineClassifier`, divided by the number of ranks. `rate` below 1 divides it again.",
             "Every rank gives the batch of all ranks. With `rate` below 1 it needs `RowSGD` and no CUDA graph.",
+        ),
+        "SubCenterArcFace": Formula(
+            r"\frac{1}{N} \sum_i - \log \frac{e^{s \cos(\theta_{i y_i} + m)}}{e^{s \cos(\theta_{i y_i} + m)} + \sum_{c "
+            r"\neq y_i} e^{s \cos \theta_{i c}}}, \quad \cos \theta_{i c} = \max_k u_i^T w_{c k}",
+            "$w_{c k}$ are the centers of class $c$, $m$ the `margin`, $s$ the `scale`.",
+            CENTERS,
+            LABELED,
+            "several_centers",
+        ),
+        "SoftTripleLoss": Formula(
+            r"\frac{1}{N} \sum_i - \log \frac{e^{s (S_{i y_i} - m)}}{e^{s (S_{i y_i} - m)} + \sum_{c \neq y_i} e^{s "
+            r"S_{i c}}} + \frac{\tau}{C K (K - 1)} \sum_c \sum_{k < l} \lVert w_{c k} - w_{c l} \rVert",
+            r"$S_{i c}$ is the mean of $u_i^T w_{c k}$ over $k$, weighed by their softmax over the `temperature`. "
+            r"$\tau$ is `spread`.",
+            CENTERS,
+            LABELED,
+            "several_centers",
+        ),
+        "SphereFace2": Formula(
+            r"\frac{1}{N s} \sum_i \lambda \log \left( 1 + e^{-s (g(c_{i y_i}) - m) - b} \right) + (1 - \lambda) "
+            r"\sum_{c \neq y_i} \log \left( 1 + e^{s (g(c_{i c}) + m) + b} \right)",
+            r"$g(c) = 2 ((c + 1) / 2)^t - 1$. $\lambda$ is `balance`, $t$ is `power`, $b$ the learned `bias`.",
+            HEAD,
+            LABELED,
+            "binary_softplus",
+        ),
+        "MagFace": Formula(
+            r"\frac{1}{N} \sum_i - \log \frac{e^{s \cos(\theta_i + m(|f_i|))}}{e^{s \cos(\theta_i + m(|f_i|))} + \sum_{c "
+            r"\neq y_i} e^{s c_{i c}}} + \frac{\lambda}{N} \sum_i \frac{|f_i|}{u^2} + \frac{1}{|f_i|}",
+            r"$m$ grows linearly from `margins[0]` to `margins[1]` as the norm does over `norms`; $u$ is `norms[1]`. "
+            r"$\lambda$ is `weight`. Norms are clamped to `norms`.",
+            HEAD,
+            LABELED + " It uses norms, so SEC works against it.",
+        ),
+        "AdaFace": Formula(
+            r"\frac{1}{N} \sum_i - \log \frac{e^{s t_i}}{e^{s t_i} + \sum_{c \neq y_i} e^{s c_{i c}}}, \quad t_i = "
+            r"\cos(\theta_i - m z_i) - m (1 + z_i)",
+            r"$z_i$ is `sharpness` times $|f_i|$ less the running mean, over the running deviation, within -1 and 1. It is "
+            "constant for the gradient.",
+            HEAD,
+            LABELED + " It uses norms, so SEC works against it.",
         ),
         "ProxyAnchorLoss": Formula(
             r"\frac{1}{|C^+|} \sum_{k \in C^+} \log \left( 1 + \sum_{y_i = k} e^{-s (c_{ik} - m)} \right) + "

@@ -122,6 +122,11 @@ CASES = {
     "sphereface": head("sphereface", 3),
     "sharded": head("cosface", 0.35, ShardedClassifier),
     "linear": Case(lambda: LinearClassifier(DIM, CLASSES), references.linear_softmax, angular=False, head=True),
+    "l2-softmax": Case(
+        lambda: LinearClassifier(DIM, CLASSES, 4.0),
+        lambda f, y, w: references.linear_softmax(torch.stack([4 * row / (row @ row).sqrt() for row in f]), y, w)
+        if len(f) else 0 * f.sum(), angular=False, head=True,
+    ),
     "proxies": Case(lambda: ProxyAnchorLoss(DIM, CLASSES), references.proxy_anchor, head=True),
     "sub-centers": Case(
         lambda: SubCenterArcFace(DIM, CLASSES, 0.3, 8.0, 2),
@@ -533,6 +538,7 @@ SETTINGS = [
     (lambda **given: CosineClassifier(DIM, CLASSES, **given), "margin", (0.35, CosFace, None)),
     (lambda **given: ShardedClassifier(DIM, CLASSES, **given), "scale", (0, float("nan"))),
     (lambda **given: ShardedClassifier(DIM, CLASSES, **given), "rate", (0.0, 1.5, float("nan"))),
+    (lambda **given: LinearClassifier(DIM, CLASSES, **given), "length", (0, float("nan"))),
     (lambda **given: ProxyAnchorLoss(DIM, CLASSES, **given), "scale", (0, -1.0)),
     (lambda **given: SubCenterArcFace(DIM, CLASSES, **given), "centers", (0, 1.5)),
     (lambda **given: SubCenterArcFace(DIM, CLASSES, **given), "margin", (-0.1, 1.6)),
@@ -543,7 +549,7 @@ SETTINGS = [
     (lambda **given: MagFace(DIM, CLASSES, **given), "margins", ((0.5, 0.4), (0.1, 2.0))),
     (lambda **given: MagFace(DIM, CLASSES, **given), "norms", ((0.0, 5.0), (3.0, 2.0))),
     (lambda **given: AdaFace(DIM, CLASSES, **given), "rho", (-0.1, 2.0)),
-    (lambda **given: AdaFace(DIM, CLASSES, **given), "spread", (0,)),
+    (lambda **given: AdaFace(DIM, CLASSES, **given), "sharpness", (0,)),
     (lambda **given: ProxyAnchorLoss(DIM, CLASSES, **given), "margin", (float("inf"),)),
 ]
 

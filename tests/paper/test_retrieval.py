@@ -10,7 +10,8 @@ from isosphere.recipes import losses, options, schema
 
 SUFFIXES = ("", "-l2reg", "-sec", "-sec-ema", "-sec-relative", "-sec-initial", "-balanced")
 DATASETS, LOSSES = ("cub200", "cars196", "sop", "inshop"), ("triplet", "semihard", "npair", "ms")
-FAIR = [f"{dataset}-{loss}" for dataset in DATASETS for loss in (*LOSSES, "proxyanchor")]
+RELATED = ("proxyanchor", "proxynca", "lifted", "rankedlist", "tupletmargin")
+FAIR = [f"{dataset}-{loss}" for dataset in DATASETS for loss in (*LOSSES, *RELATED)]
 PAPER = [f"paper-{dataset}-{loss}" for dataset in DATASETS for loss in LOSSES]
 ABLATIONS = [f"{setting}cars196-triplet-{ablation}" for setting in ("", "paper-") for ablation in (
     "eta0.1", "eta0.5", "eta1.0", "eta1.5",
@@ -28,7 +29,7 @@ def changed(left: str, right: str) -> set[str]:
 def test_names():
     cells = [name + suffix for name in (*FAIR, *PAPER) for suffix in SUFFIXES]
     assert set(RETRIEVAL) == {*cells, *ABLATIONS} and set(RETRIEVAL) <= set(ALL)
-    assert len(RETRIEVAL) == 140 + 112 + 34
+    assert len(RETRIEVAL) == 9 * 28 + 112 + 34
 
 
 def test_every_recipe_survives_json_and_says_what_it_claims():
@@ -69,7 +70,7 @@ def test_arms_have_the_strengths_of_tables_7_and_10(prefix, dataset, loss):
 def test_the_fair_setting():
     for name in FAIR:
         recipe = RETRIEVAL[name]
-        assert recipe.model == schema.Model("resnet50_v1", None, "bn_fc", dim=512, freeze_bn=True)
+        assert recipe.model == schema.Model("resnet50_v1", head="bn_fc", dim=512, freeze_bn=True)
         assert recipe.schedule == schema.Constant() and recipe.loop.steps == 1600
     assert RETRIEVAL["cub200-ms-sec"].optimizer == schema.Adam(5e-5, 2.5e-5, 2.5e-3)
     assert RETRIEVAL["inshop-triplet"].optimizer == schema.Adam(5e-4, 1e-4, 1e-5)
@@ -92,7 +93,7 @@ def test_the_fair_setting():
 def test_the_paper_setting(dataset, loss, option, per_class):
     recipe = RETRIEVAL[f"paper-{dataset}-{loss}-sec"]
     assert recipe.data == schema.Benchmark(dataset, size=227, shorter=256, scale=(0.16, 1.0), flip=True)
-    assert recipe.model == schema.Model("bn_inception", None, "bn_fc", dim=512, freeze_bn=True)
+    assert recipe.model == schema.Model("bn_inception", head="bn_fc", dim=512, freeze_bn=True)
     assert recipe.loss == option and recipe.batches == schema.Batches(120, per_class)
     assert recipe.loop.steps == (8000 if dataset in ("cub200", "cars196") else 12000) and recipe.loop.eval_every == 500
     assert recipe.optimizer.weight_decay == (2.5e-3 if dataset in ("cub200", "cars196") else 1e-5)

@@ -7,8 +7,8 @@ import pytest
 
 from isosphere.errors import BadArgument, Option
 from isosphere.paper import published
+from isosphere.paper.retrieval import PAPERS_LOSSES
 from isosphere.paper.tables import (
-    PAPERS_LOSSES,
     TABLES,
     TUNINGS,
     Asked,

@@ -16,12 +16,13 @@ ZERO = {  # what may be 0; all other numbers are above it
     "margin", "epsilon", "base", "positive_margin", "negative_margin", "eta", "rho", "ramp", "shift", "seed",
     "train_fraction", "held_out", "jitter", "weight_decay", "momentum", "warmup", "final", "save_every", "workers",
     "snapshot_every", "snapshot_images", "width", "folds", "backbone_lr", "memory", "head_first", "average",
-    "randaugment", "erasing",
+    "randaugment", "erasing", "spread",
 }  # fmt: skip
 BEYOND = {  # the first number that is too large; all others have no end
     "base": 1.01, "positive_margin": 1.01, "negative_margin": 1.01, "rho": 1.01, "ramp": 1.01, "scale": 1.01, "at": 1.0,
     "train_fraction": 1.01, "fraction": 1.01, "jitter": 1.01, "rate": 1.01, "momentum": 1.0, "warmup": 1.0,
     "layer_decay": 1.01, "head_first": 1.0, "average": 1.0, "randaugment": 31, "erasing": 1.01,
+    "balance": 1.0,
 }  # fmt: skip
 
 

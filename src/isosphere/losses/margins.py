@@ -168,27 +168,37 @@ def keep_float32(self: nn.Module, fn: Callable[[Tensor], Tensor], recurse: bool 
 
 
 class LinearClassifier(nn.Module):
-    """Plain softmax over class weights (classes, dim), without bias and without normalization."""
+    """Plain softmax over class weights (classes, dim), without bias and without normalization.
 
-    def __init__(self, dim: int, classes: int) -> None:
+    With a `length` all embeddings get that norm first: L2-constrained softmax (Ranjan et al., 2017).
+    """
+
+    def __init__(self, dim: int, classes: int, length: float | None = None) -> None:
         super().__init__()
-        self.weights = class_weights(dim, classes)
+        if length is not None:
+            check_positive(length=length)
+        self.weights, self.length = class_weights(dim, classes), length
 
     def logits(self, embeddings: Tensor) -> Tensor:
         """Scores of all classes, (N, D) -> (N, C)."""
         check_dim(embeddings, self.weights)
-        return sphere.products(embeddings, self.weights)
+        raw, weights = sphere.promoted(embeddings, self.weights)
+        return sphere.products(self._scaled(raw), weights)
+
+    def _scaled(self, embeddings: Tensor) -> Tensor:
+        return embeddings if self.length is None else self.length * sphere.directions(embeddings)
 
     def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
         check(embeddings, labels, self.weights)
         raw, weights = sphere.promoted(embeddings, self.weights)
         sources = {"embeddings": embeddings, "weights": self.weights}
-        return class_softmax(raw, weights, labels, normalized=False, sources=sources)
+        return class_softmax(self._scaled(raw), weights, labels, normalized=False, sources=sources)
 
     _apply = keep_float32
 
     def extra_repr(self) -> str:
-        return f"dim={self.weights.shape[1]}, classes={len(self.weights)}"
+        shape = f"dim={self.weights.shape[1]}, classes={len(self.weights)}"
+        return shape if self.length is None else f"{shape}, length={self.length}"
 
 
 class CosineClassifier(nn.Module):

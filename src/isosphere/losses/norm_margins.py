@@ -130,12 +130,18 @@ class AdaFace(_Head):
     deviation: Tensor
 
     def __init__(
-        self, dim: int, classes: int, margin: float = 0.4, spread: float = 0.333, scale: float = 64.0, rho: float = 0.01
+        self,
+        dim: int,
+        classes: int,
+        margin: float = 0.4,
+        sharpness: float = 0.333,
+        scale: float = 64.0,
+        rho: float = 0.01,
     ) -> None:
         super().__init__(dim, classes, scale)
         check_numbers(0, math.pi / 2, margin=margin)
-        check_positive(spread=spread)
-        self.margin, self.spread, self.rho = margin, spread, number("rho", rho, 0, 1)
+        check_positive(sharpness=sharpness)
+        self.margin, self.sharpness, self.rho = margin, sharpness, number("rho", rho, 0, 1)
         self.register_buffer("mean", torch.tensor(20.0))  # the authors' start
         self.register_buffer("deviation", torch.tensor(100.0))
 
@@ -151,7 +157,7 @@ class AdaFace(_Head):
                     moved = torch.lerp(running, value.to(running.dtype), self.rho)
                     running.copy_(torch.where(moved.isfinite(), moved, running))
             places = (lengths - self.mean.to(lengths)) / (self.deviation.to(lengths) + 1e-3)
-            places = (places * self.spread).clamp(-1, 1)
+            places = (places * self.sharpness).clamp(-1, 1)
         return _softmax(embeddings, labels, self.weights, places, self._target, self.scale)
 
     def _target(self, cosines: Tensor, places: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -166,4 +172,4 @@ class AdaFace(_Head):
 
     def extra_repr(self) -> str:
         shape = f"dim={self.weights.shape[1]}, classes={len(self.weights)}"
-        return f"{shape}, margin={self.margin}, spread={self.spread}, scale={self.scale}, rho={self.rho}"
+        return f"{shape}, margin={self.margin}, sharpness={self.sharpness}, scale={self.scale}, rho={self.rho}"

@@ -12,7 +12,18 @@ from dataclasses import replace
 
 from isosphere.paper import published
 from isosphere.recipes.constraints import METHODS, suffix
-from isosphere.recipes.losses import Loss, MultiSimilarity, NPair, ProxyAnchor, SemiHard, Triplet
+from isosphere.recipes.losses import (
+    LiftedStructure,
+    Loss,
+    MultiSimilarity,
+    NPair,
+    ProxyAnchor,
+    ProxyNCA,
+    RankedList,
+    SemiHard,
+    Triplet,
+    TupletMargin,
+)
 from isosphere.recipes.options import override
 from isosphere.recipes.retrieval import constraints, variants
 from isosphere.recipes.schema import (
@@ -35,9 +46,16 @@ LOSSES: dict[str, tuple[Loss, int]] = {
     "npair": (NPair(), 2),
     "ms": (MultiSimilarity(), 5),
     "proxyanchor": (ProxyAnchor(), 5),
+    "proxynca": (ProxyNCA(), 5),
+    "lifted": (LiftedStructure(), 5),
+    "rankedlist": (RankedList(), 5),
+    "tupletmargin": (TupletMargin(), 5),
 }
-"""Each loss with its images per class (App. B.1). Proxy-Anchor is not in the paper: it takes multi-similarity's numbers
-as a start, and its proxies learn a hundred times as fast as the head, as its own paper has them."""
+"""Each loss with its images per class (App. B.1). From Proxy-Anchor on they are not in the paper's tables, and all but
+that one are among its related work. They take multi-similarity's numbers as a start. Proxies learn a hundred times as
+fast as the head, as Proxy-Anchor's own paper has them."""
+PAPERS_LOSSES = ("triplet", "semihard", "npair", "ms")
+"""Those of the paper's tables."""
 
 DATA: dict[str, Benchmark] = {
     "cub200": Benchmark(name="cub200"),
@@ -56,7 +74,7 @@ def fair(dataset: str, loss: str) -> Recipe:
     """A cell of the fair comparison at the paper's learning rate. Head, backbone and length are one for all methods."""
     option, per_class = LOSSES[loss]
     lr, backbone_lr, _, _ = published.LEARNING_RATES[dataset, printed(loss)]
-    class_lr = 100 * lr if loss == "proxyanchor" else None
+    class_lr = 100 * lr if loss.startswith("proxy") else None
     # Figure 1 is of CUB and Cars196 with this loss, 5 to 7 of Cars196, and of all their training images.
     drawn = loss == "triplet" and dataset in ("cub200", "cars196")
     loop = Loop(steps=1600, eval_every=800, save_every=1600, log_every=50, workers=4)
@@ -95,7 +113,7 @@ def without_sec(recipe: Recipe) -> Recipe:
 
 def printed(loss: str) -> str:
     """The loss of the paper whose printed numbers this one takes."""
-    return "ms" if loss == "proxyanchor" else loss
+    return loss if loss in PAPERS_LOSSES else "ms"
 
 
 def printed_methods(dataset: str, loss: str) -> tuple[Constraint, ...]:

@@ -16,7 +16,7 @@ from isosphere.metrics.registry import choosing
 from isosphere.paper import evidence, published
 from isosphere.paper.contrastive import CONTRASTIVE, named
 from isosphere.paper.faces import FACES, HEADS, constraints
-from isosphere.paper.retrieval import ABLATIONS, EMA, LOSSES, RETRIEVAL
+from isosphere.paper.retrieval import ABLATIONS, EMA, LOSSES, PAPERS_LOSSES, RETRIEVAL
 from isosphere.recipes.constraints import suffix
 from isosphere.recipes.ranges import TRIALS, Ranges
 from isosphere.recipes.retrieval import OWN
@@ -27,7 +27,6 @@ Cells = dict[str, dict[str, Recipe]]
 NONE, PLAIN, RELATIVE = DEFAULT_METHODS = tuple(one.method for one in (Baseline(), SEC(), SEC(relative=True)))
 METHODS = tuple(one.method for one in OWN)
 FACE_METHODS = tuple(one.method for one in constraints("arcface"))  # of Table 5, too
-PAPERS_LOSSES = tuple(loss for loss in LOSSES if loss != "proxyanchor")
 
 TUNED = ("table3", "table5")
 UNSEEN_CLASSES = Ranges(

@@ -182,6 +182,92 @@ class Softmax(Checked):
     """A plain linear classifier; the first row of Table 4."""
 
     criterion = "isosphere.losses:LinearClassifier"
+    length: Positive | None = None
+    """The norm that all embeddings get first, as L2-constrained softmax has it; none leaves them as they are."""
+
+
+@dataclass(frozen=True)
+class SoftTriple(Checked):
+    """Softmax over soft choices among several centers of each class."""
+
+    criterion = "isosphere.losses:SoftTripleLoss"
+    margin: NotNegative = 0.01
+    """Margin on the cosine; its paper's."""
+    scale: Positive = 20.0
+    """What cosines are multiplied by; its paper's."""
+    centers: Count = 10
+    """Centers of each class; its paper's."""
+    temperature: Positive = 0.1
+    """How soft the choice among them is; its paper's."""
+    spread: NotNegative = 0.2
+    """Weight of the distances between the centers of a class; its paper's."""
+
+
+@dataclass(frozen=True)
+class SubCenterArcFace(Checked):
+    """ArcFace on the nearest of several centers of each class, for labels with noise."""
+
+    criterion = "isosphere.losses:SubCenterArcFace"
+    margin: Annotated[float, Range(least=0, most=math.pi / 2)] = 0.5
+    """Margin on the angle in radians; its paper's."""
+    scale: Positive = 64.0
+    """What cosines are multiplied by; its paper's."""
+    centers: Count = 3
+    """Centers of each class; its paper's."""
+
+
+@dataclass(frozen=True)
+class SphereFace2(Checked):
+    """One binary classifier for each class, with a margin on the cosine."""
+
+    criterion = "isosphere.losses:SphereFace2"
+    margin: NotNegative = 0.4
+    """Margin on the cosine; its paper's."""
+    scale: Positive = 40.0
+    """What cosines are multiplied by."""
+    balance: Annotated[float, Range(above=0, below=1)] = 0.7
+    """Share of the true class in the loss; its paper's."""
+    power: Positive = 3.0
+    """A cosine c counts as 2 ((c + 1) / 2) ^ power - 1; its paper's."""
+
+
+@dataclass(frozen=True)
+class MagFace(Checked):
+    """Softmax whose margin grows with the norm of an embedding. It uses what SEC evens out."""
+
+    criterion = "isosphere.losses:MagFace"
+    margins: Annotated[tuple[Positive, Positive], InOrder(strict=True)] = (0.45, 0.8)
+    """Least and largest margin on the angle in radians; its paper's."""
+    norms: Annotated[tuple[Positive, Positive], InOrder(strict=True)] = (10.0, 110.0)
+    """Norms that have these margins; its paper's."""
+    scale: Positive = 64.0
+    """What cosines are multiplied by; its paper's."""
+    weight: Positive = 35.0
+    """Weight of the term that makes embeddings longer; its paper's."""
+
+
+@dataclass(frozen=True)
+class AdaFace(Checked):
+    """Softmax whose margin moves from the angle to the cosine as the norm grows. It uses what SEC evens out."""
+
+    criterion = "isosphere.losses:AdaFace"
+    margin: Annotated[float, Range(least=0, most=math.pi / 2)] = 0.4
+    """The margin; its paper's."""
+    sharpness: Positive = 0.333
+    """How many standard deviations of the norms make the whole difference, inverted; its paper's."""
+    scale: Positive = 64.0
+    """What cosines are multiplied by; its paper's."""
+    rho: Fraction = 0.01
+    """Weight of the newest batch in the running mean and deviation of norms; its authors'."""
+
+
+@dataclass(frozen=True)
+class ProxyNCA(Checked):
+    """Proxy-NCA++: softmax over one proxy a class, without a margin."""
+
+    margin_type = "isosphere.losses:NormFace"
+    scale: Positive = 18.0
+    """Squared chords over a temperature of 1/9, its paper's, are cosines times 18."""
 
 
 @dataclass(frozen=True)
@@ -235,6 +321,6 @@ PairLoss = (
     Triplet | SemiHard | NPair | MultiSimilarity | Contrastive | SupCon | NTXent | Circle | LiftedStructure | RankedList
     | TupletMargin | DecoupledContrastive | SmoothAP | RecallSurrogate
 )  # fmt: skip
-ClassLoss = ProxyAnchor | Softmax
-MarginLoss = NormFace | SphereFace | CosFace | ArcFace
+ClassLoss = ProxyAnchor | Softmax | SoftTriple | SubCenterArcFace | SphereFace2 | MagFace | AdaFace
+MarginLoss = NormFace | SphereFace | CosFace | ArcFace | ProxyNCA
 Loss = PairLoss | ClassLoss | MarginLoss | OwnLoss
