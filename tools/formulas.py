@@ -259,8 +259,8 @@ CLASS_LOSSES = Family(
             "binary_softplus",
         ),
         "MagFace": Formula(
-            r"\frac{1}{N} \sum_i - \log \frac{e^{s \cos(\theta_i + m(|f_i|))}}{e^{s \cos(\theta_i + m(|f_i|))} + \sum_{c "
-            r"\neq y_i} e^{s c_{i c}}} + \frac{\lambda}{N} \sum_i \frac{|f_i|}{u^2} + \frac{1}{|f_i|}",
+            r"\frac{1}{N} \sum_i - \log \frac{e^{s \cos(\theta_i + m(|f_i|))}}{e^{s \cos(\theta_i + m(|f_i|))} + "
+            r"\sum_{c \neq y_i} e^{s c_{i c}}} + \frac{\lambda}{N} \sum_i \frac{|f_i|}{u^2} + \frac{1}{|f_i|}",
             r"$m$ grows linearly from `margins[0]` to `margins[1]` as the norm does over `norms`; $u$ is `norms[1]`. "
             r"$\lambda$ is `weight`. Norms are clamped to `norms`.",
             HEAD,
