@@ -267,10 +267,10 @@ CLASS_LOSSES = Family(
             LABELED + " It uses norms, so SEC works against it.",
         ),
         "AdaFace": Formula(
-            r"\frac{1}{N} \sum_i - \log \frac{e^{s t_i}}{e^{s t_i} + \sum_{c \neq y_i} e^{s c_{i c}}}, \quad t_i = "
-            r"\cos(\theta_i - m z_i) - m (1 + z_i)",
-            r"$z_i$ is `sharpness` times $|f_i|$ less the running mean, over the running deviation, within -1 and 1. It is "
-            "constant for the gradient.",
+            r"\frac{1}{N} \sum_i - \log \frac{e^{s t_i}}{e^{s t_i} + \sum_{c \neq y_i} e^{s c_{i c}}}, "
+            r"\quad t_i = \cos(\theta_i - m z_i) - m (1 + z_i)",
+            r"$z_i$ is `sharpness` times $|f_i|$ less the running mean, over the running deviation, within -1 and 1. "
+            "It is constant for the gradient.",
             HEAD,
             LABELED + " It uses norms, so SEC works against it.",
         ),

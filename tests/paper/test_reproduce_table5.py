@@ -157,7 +157,7 @@ def test_the_same_command_goes_on_after_sigterm(cifar10, tmp_path, capsys, monke
         for _ in stops:
             code, _, told = command(capsys, "reproduce", *given)
             assert code == 128 + signal.SIGTERM
-            assert "the same command goes on with it" in " ".join(told.split())
+            assert "run the same command to go on" in " ".join(told.split())
         code, _, told = command(capsys, "reproduce", *given)
         assert code == 0 and len(steps) == 3 * 11, told
         (file,) = (tmp_path / name).glob("*.json")
@@ -194,7 +194,7 @@ def test_a_signal_at_the_end_of_a_run_stops_the_table(where, cifar10, tmp_path, 
              "--results", tmp_path / "results", "--out", tmp_path / "runs"]  # fmt: skip
     code, _, told = command(capsys, "reproduce", *given)
     assert code == 128 + signal.SIGTERM and len(steps) == 3, told
-    assert "the same command goes on with it" in " ".join(told.split())
+    assert "run the same command to go on" in " ".join(told.split())
     (file,) = (tmp_path / "results").glob("*.json")
     (kept,) = json.loads(file.read_text())["runs"]
     assert kept["method"] == "none" and ("diverged" in kept) == (where == "divergence")

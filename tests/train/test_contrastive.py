@@ -386,7 +386,7 @@ def test_a_flat_folder_without_labels_from_training_to_embedding(flat, tmp_path,
     code, shown, told = command(capsys, "evaluate", run, "--device", "cpu")
     assert code == 0 and f"{found['last']['norm_mean']:.3g}" in shown, told
     code, _, told = command(capsys, "evaluate", run, "--probe", "--device", "cpu")
-    assert code == 2 and "the linear probe needs" in told and len(told.strip().splitlines()) == 1
+    assert code == 2 and "the linear probe" in told and len(told.strip().splitlines()) == 1
     code, _, told = command(capsys, "embed", run, flat, "--out", tmp_path / "e.npy", "--device", "cpu")
     assert code == 0 and np.load(tmp_path / "e.npy").shape == (20, 16), told
     code, shown, told = command(capsys, "inspect", tmp_path / "e.npy", tmp_path / "e.labels.npy")
