@@ -73,7 +73,7 @@ def test_your_own_photos(tmp_path):
             Image.fromarray(pixels[label, number]).save(tmp_path / "photos" / str(label) / f"{number}.png")
     assert "recall@1" in run(EXAMPLES / "your_own_photos.py", "photos", 3, folder=tmp_path)
     assert "recall@1" in run(EXAMPLES / "your_own_photos.py", "photos", 2, folder=tmp_path), "and again, as one likes"
-    results = [tmp_path / "runs" / f"photos-example{number}" / "result.json" for number in ("", "-2")]
+    results = [tmp_path / "runs" / f"photos-sec-seed0{number}" / "result.json" for number in ("", "-2")]
     assert [json.loads(path.read_text())["recipe"]["loop"]["steps"] for path in results] == [3, 2]
 
 
