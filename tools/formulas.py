@@ -259,30 +259,18 @@ CLASS_LOSSES = Family(
             "binary_softplus",
         ),
         "MagFace": Formula(
-<<<<<<< Updated upstream
             r"\frac{1}{N} \sum_i - \log \frac{e^{s \cos(\theta_i + m(|f_i|))}}{e^{s \cos(\theta_i + m(|f_i|))} + "
             r"\sum_{c \neq y_i} e^{s c_{i c}}} + \frac{\lambda}{N} \sum_i \frac{|f_i|}{u^2} + \frac{1}{|f_i|}",
-=======
-            r"\frac{1}{N} \sum_i - \log \frac{e^{s \cos(\theta_i + m(|f_i|))}}{e^{s \cos(\theta_i + m(|f_i|))} + \sum_{c "
-            r"\neq y_i} e^{s c_{i c}}} + \frac{\lambda}{N} \sum_i \frac{|f_i|}{u^2} + \frac{1}{|f_i|}",
->>>>>>> Stashed changes
             r"$m$ grows linearly from `margins[0]` to `margins[1]` as the norm does over `norms`; $u$ is `norms[1]`. "
             r"$\lambda$ is `weight`. Norms are clamped to `norms`.",
             HEAD,
             LABELED + " It uses norms, so SEC works against it.",
         ),
         "AdaFace": Formula(
-<<<<<<< Updated upstream
             r"\frac{1}{N} \sum_i - \log \frac{e^{s t_i}}{e^{s t_i} + \sum_{c \neq y_i} e^{s c_{i c}}}, "
             r"\quad t_i = \cos(\theta_i - m z_i) - m (1 + z_i)",
             r"$z_i$ is `sharpness` times $|f_i|$ less the running mean, over the running deviation, within -1 and 1. "
             "It is constant for the gradient.",
-=======
-            r"\frac{1}{N} \sum_i - \log \frac{e^{s t_i}}{e^{s t_i} + \sum_{c \neq y_i} e^{s c_{i c}}}, \quad t_i = "
-            r"\cos(\theta_i - m z_i) - m (1 + z_i)",
-            r"$z_i$ is `sharpness` times $|f_i|$ less the running mean, over the running deviation, within -1 and 1. It is "
-            "constant for the gradient.",
->>>>>>> Stashed changes
             HEAD,
             LABELED + " It uses norms, so SEC works against it.",
         ),
