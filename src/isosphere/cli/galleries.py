@@ -32,7 +32,7 @@ def opened(asked: Namespace) -> "Gallery":
 
     if asked.page is not None:
         writable(asked.page)
-    gallery = load_gallery(asked.gallery, asked.device)
+    gallery = load_gallery(asked.gallery, asked.device, getattr(asked, "engine", None))
     if getattr(asked, "run", None) is not None:
         gallery.use(asked.run)
     return gallery

@@ -20,6 +20,7 @@ def declare(parser: Parser) -> None:
     parser.add_argument("images", type=Path, nargs="+", help="image files, or folders of them")
     parser.add_argument("--k", type=int, default=10, help="how many are found for each; by default 10")
     parser.add_argument("--label", action="append", help="search only images of this label; can be given again")
+    parser.add_argument("--engine", metavar="NAME", help="usearch, usearch-int8 or qdrant, if the gallery has it")
     declare_run(parser)
 
 

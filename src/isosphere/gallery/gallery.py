@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -14,13 +14,16 @@ from torch import Tensor
 from isosphere import distributed
 from isosphere.errors import BadArgument, NoModel, OtherModel, UnknownName
 from isosphere.inference import Trained, fingerprint, for_other_images, load
-from isosphere.metrics.nearest import Nearest, nearest
+from isosphere.metrics.nearest import Nearest, nearest, ranked
 from isosphere.metrics.neighbors import checked_embeddings, directions
 from isosphere.recipes import options
 
 from .codes import decode, read_projection
 from .manifest import Manifest, read_manifest
 from .rows import Folder
+
+if TYPE_CHECKING:
+    from .engines import Engine
 
 Where = str | Collection[str] | np.ndarray | Tensor | None
 """Rows that are searched: those of a label or of several, or a mask, bool (N,)."""
@@ -85,6 +88,7 @@ class Gallery:
         self.kept = Kept(codes, scales, manifest.stored, manifest.dim)
         self.vectors = Vectors(self.kept)
         self.projection = read_projection(held.folder)
+        self.engine: Engine | None = None  # None searches exactly
         self._model: Trained | None = None
 
     def __len__(self) -> int:
@@ -158,7 +162,8 @@ class Gallery:
         `images` are what `run.embed` takes, or embeddings (Q, D), float, of any length. `where` restricts the search to
         a label, to some labels, or to the rows of a mask, bool (N,). There are fewer than k if fewer can be found.
         """
-        found = self.nearest(self.queries(images), k, where)
+        queries, engine = self.queries(images), self.engine
+        found = self.nearest(queries, k, where) if engine is None else self.by_engine(engine, queries, k, where)
         indices = found.indices.cpu().numpy()
         paths, labels = ([[its[i] for i in row] for row in indices.tolist()] for its in (self.paths, self.labels))
         return Found(found.scores.cpu().numpy(), indices, paths, labels)
@@ -174,10 +179,38 @@ class Gallery:
         return self._projected(directions(vectors))
 
     def nearest(self, queries: Tensor, k: int, where: Where = None, skip: Tensor | None = None) -> Nearest:
-        """Cosines and rows of the k nearest to unit vectors (Q, D); `skip` (Q,) are rows that they do not find."""
+        """Cosines and rows of the k nearest to unit vectors (Q, D); `skip` (Q,) are rows that they do not find.
+
+        It is exact. Only `search` takes the engine, if the gallery has been given one.
+        """
         if not len(self):
             raise BadArgument("gallery", str(self.folder), "one with images in it")
         return nearest(queries.to(self.torch_device), self._searched, k, skip, self.chosen(where))
+
+    def by_engine(self, engine: "Engine", queries: Tensor, k: int, where: Where) -> Nearest:
+        """What an engine finds, in the order of the gallery's own cosines; a query that finds too few is searched
+        exactly, and so are rows that the engine cannot choose.
+        """
+        labels = [where] if isinstance(where, str) else where
+        chosen = self.chosen(where)
+        k = min(k, len(self) if chosen is None else len(chosen))
+        if where is not None and (not engine.filters or isinstance(where, np.ndarray | Tensor)):
+            return self.nearest(queries, k, where)
+        numbers = engine.search(queries, k, None if labels is None else list(labels))
+        place = np.searchsorted(self.ids[self._order], numbers).clip(max=len(self) - 1)
+        rows = torch.from_numpy(self._order[place])
+        whole = torch.from_numpy((numbers == self.ids[rows.numpy()]).all(1)).to(self.torch_device)
+        found = ranked(queries.to(self.torch_device), self._searched, rows.to(self.torch_device))
+        if not whole.all():
+            missed = (~whole).nonzero().squeeze(1)
+            exact = self.nearest(queries.to(self.torch_device)[missed], k, where)
+            found.scores[missed], found.indices[missed] = exact
+        return found
+
+    @cached_property
+    def _order(self) -> np.ndarray:
+        """Rows by their own numbers."""
+        return np.argsort(self.ids)
 
     @cached_property
     def _searched(self) -> Kept:
@@ -213,12 +246,23 @@ class Gallery:
         return mask.nonzero().squeeze(1)
 
 
-def load_gallery(folder: str | Path, device: str | torch.device = "auto") -> Gallery:
+def load_gallery(
+    folder: str | Path, device: str | torch.device = "auto", engine: str | None = None
+) -> Gallery:
     """Open a gallery that `isosphere index` made.
 
-    The model is loaded when images are first searched, on the device: "auto", "cpu" or "cuda".
+    The model is loaded when images are first searched, on the device: "auto", "cpu" or "cuda". Search is exact without
+    an `engine`: "usearch", "usearch-int8" or "qdrant", as `isosphere index` has made it.
     """
-    folder = Path(folder)
+    found = _opened(Path(folder), device)
+    if engine is not None:
+        from .engines import use_engine
+
+        use_engine(found, engine)
+    return found
+
+
+def _opened(folder: Path, device: str | torch.device) -> Gallery:
     for attempt in range(RETRIES):
         manifest = read_manifest(folder)
         try:

@@ -11,6 +11,7 @@ from isosphere.metrics.neighbors import Array, checked_embeddings, directions
 
 from .codes import STORED, Projection, encode, needed, read_projection
 from .commit import Kept, commit, held
+from .engines import sync_engines
 from .gallery import Gallery, load_gallery
 from .journal import Part
 from .manifest import MANIFEST, Manifest, read_manifest
@@ -52,6 +53,7 @@ def add(
             raise BadArgument("vectors", tuple(part.vectors.shape), f"of shape (N, {manifest.width})")
         old = Folder(folder / manifest.data)
         _commit(folder, manifest, [old, part], read_projection(old.folder))
+    sync_engines(folder)
     return load_gallery(folder)
 
 
@@ -67,6 +69,7 @@ def remove(folder: str | Path, paths: Collection[str]) -> Gallery:
             raise UnknownName("path", unknown[0], gallery.paths)
         rows = [row for row, path in enumerate(gallery.paths) if path not in gone]
         _commit(folder, gallery.manifest, [Folder(folder / gallery.manifest.data)], gallery.projection, rows)
+    sync_engines(folder)
     return load_gallery(folder)
 
 

@@ -33,7 +33,8 @@ class Manifest:
     """`count` unit vectors of `dim` numbers, kept in the folder `data` as `stored` says.
 
     The model gives `width` numbers. `next_id` is above every row's own number, which no other row gets again.
-    `sources` are folders or CSVs of images, seen from the gallery. Vectors that were given have no `model`.
+    `sources` are folders or CSVs of images, seen from the gallery. Vectors that were given have no `model`. `engines`
+    are the options of each, and the `data` that it has.
     """
 
     data: str
@@ -45,6 +46,7 @@ class Manifest:
     next_id: int = 0
     sources: list[str] = field(default_factory=list)
     model: ModelOf | None = None
+    engines: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
@@ -65,6 +67,8 @@ def read_manifest(folder: Path) -> Manifest:
     try:
         model = held["model"] and ModelOf(**held["model"])
         found = Manifest(**{one.name: held[one.name] for one in fields(Manifest)} | {"model": model})
+        if not all(isinstance(its, dict) for its in found.engines.values()):
+            raise ValueError("engines have no options")
         if not re.fullmatch(r"data-\d+", found.data) or not all(isinstance(its, str) for its in found.sources):
             raise ValueError("data and sources are no names")
         if found.stored not in STORED or not found.normalized:

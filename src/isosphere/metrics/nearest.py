@@ -63,6 +63,13 @@ def nearest(
     return Nearest(scores, columns if among is None else among.to(columns.device)[columns])
 
 
+def ranked(queries: Tensor, references: Rows, candidates: Tensor) -> Nearest:
+    """Rows (Q, k) that were found for unit vectors (Q, D), with their cosines, the best first."""
+    search = _Search(queries, references, None, None)
+    numbers = torch.arange(len(queries), device=queries.device).repeat_interleave(candidates.shape[1])
+    return Nearest(*_ordered(search.scored(numbers, candidates.flatten()).view(candidates.shape), candidates))
+
+
 class _Search:
     """Queries (Q, D) and the columns of their score matrix, of which one block is held at a time."""
 
