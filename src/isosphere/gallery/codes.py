@@ -79,6 +79,16 @@ def read_projection(folder: Path) -> Projection | None:
         raise DamagedFile(path, f"{type(error).__name__}: {error}") from error
 
 
+def check_kept(dim: int | None, whiten: bool, stored: str | None) -> None:
+    """Refuse ways of keeping vectors that there are not."""
+    if stored not in (None, *STORED):
+        raise BadArgument("quantize", stored, " or ".join(STORED))
+    if dim is not None and dim < 1:
+        raise BadArgument("dim", dim, "at least 1")
+    if whiten and dim is None:
+        raise BadArgument("whiten", whiten, "given with dim, the numbers to keep")
+
+
 def needed(parts: Iterable[np.ndarray], dim: int | None, whiten: bool, stored: str) -> Projection | None:
     """The projection with which unit vectors (N, F) are kept so; None where they stay as they are."""
     return fitted(parts, dim, whiten, stored == "binary") if dim or stored == "binary" else None

@@ -9,7 +9,7 @@ import numpy as np
 from isosphere.errors import BadArgument, FolderExists, UnknownName
 from isosphere.metrics.neighbors import Array, checked_embeddings, directions
 
-from .codes import STORED, Projection, encode, needed, read_projection
+from .codes import STORED, Projection, check_kept, encode, needed, read_projection
 from .commit import Kept, commit, held
 from .engines import sync_engines
 from .gallery import Gallery, load_gallery
@@ -31,6 +31,7 @@ def create(
 
     It has no model and no small pictures, and is searched with vectors. `dim` and `quantize` are as for `index`.
     """
+    check_kept(dim, whiten, quantize)
     folder, part = Path(folder), _part(vectors, paths, labels)
     with held(folder):
         if (folder / MANIFEST).is_file():

@@ -32,7 +32,7 @@ from isosphere.inference import (
 )
 from isosphere.metrics.neighbors import directions
 
-from .codes import STORED, encode, needed, read_projection
+from .codes import STORED, check_kept, encode, needed, read_projection
 from .commit import Kept, commit, held
 from .journal import Journal, Part
 from .manifest import MANIFEST, Manifest, ModelOf, read_manifest
@@ -72,8 +72,7 @@ def index(
     out, root = Path(out), os.path.realpath(images)
     if trained.recipe.data.transformed:
         raise BadArgument("run", str(run), "one that takes files, as a dataset gave this one its tensors")
-    if quantize not in (None, *STORED):
-        raise BadArgument("quantize", quantize, " or ".join(STORED))
+    check_kept(dim, whiten, quantize)
     with held(out):
         home = os.path.realpath(out)
         made_by = ModelOf(
