@@ -140,6 +140,14 @@ def test_numbers_begin_where_those_of_views_end():
     assert max(TrainView.draws, ContrastiveView.draws) < AFTER_VIEWS
 
 
+def test_a_batch_is_one_graph():
+    """So a GPU is never waited for, and compiling leaves few kernels."""
+    images, numbers = pictures(4), uniforms(0, 0, torch.arange(4), Augmentation.draws)
+    every = Augmentation(9, (0.4, 0.4, 0.4, 0.1), 0.5)
+    compiled = torch.compile(every.__call__, backend="aot_eager", fullgraph=True)
+    assert torch.equal(compiled(images, numbers), every(images, numbers))
+
+
 def test_nothing_is_done_by_default():
     images = pictures(3)
     assert not Augmentation().active and torch.equal(Augmentation()(images, torch.rand(3, Augmentation.draws)), images)

@@ -83,3 +83,42 @@ def test_a_resumed_run_keeps_its_head(tmp_path):
     assert again["last"] == whole["last"]
 
 
+
+
+@pytest.mark.parametrize("kind", ["bn_fc", "fc"])
+@pytest.mark.parametrize("count", [2, 5, 12, 13])
+def test_few_images_have_few_components_and_the_other_directions_are_across_them(kind, count):
+    """Sklearn's components where there are some, nothing of these images in the rest, and no row is zero."""
+    rows, found = features(count), []
+    for _ in range(2):
+        head = build_head(kind, 12, 10).eval()
+        start_as_pca(head, rows)
+        found.append(head[-1].weight)
+    assert torch.equal(*found), "the same each time"
+    embeddings, rank = head(rows).double(), min(count - 1, 10)
+    expected = torch.from_numpy(PCA(rank, svd_solver="full").fit_transform(rows.double().numpy()))
+    ratio = embeddings[:, :rank] / expected
+    assert ratio.abs().std() / ratio.abs().mean() < 1e-2
+    assert embeddings[:, rank:].abs().max() < 1e-4 * embeddings.abs().max() if rank < 10 else True
+    weight = head[-1].weight.double()
+    if kind == "bn_fc":
+        weight = weight / (head[0].running_var.double() + head[0].eps).sqrt()
+    gram = weight @ weight.T
+    torch.testing.assert_close(gram / gram.diagonal().mean(), torch.eye(10, dtype=torch.float64), rtol=1e-3, atol=1e-3)
+
+
+def test_what_cannot_start_as_pca_is_refused_before_anything_is_written(tmp_path):
+    with pytest.raises(Incompatible):
+        fit(tiny_recipe("rendered", {"model.head_start": "pca", "model.dim": 4096}), tmp_path / "run", "cpu")
+    assert not any((tmp_path / "run").glob("*"))
+
+
+@pytest.mark.parametrize("changes", [
+    {"model.pooling": "gem", "model.dim": 128}, {"model.pooling": "both", "model.head": "fc"},
+    {"model": "own_parts:PixelNet", "model.head": "bn_fc", "model.dim": 2, "data.size": 16}, {"model.head": "ln_fc"},
+    {"data.per_class": 3, "model.dim": 300, "optimizer.backbone_lr": 0},
+], ids=str)  # fmt: skip
+def test_every_kind_of_run_can_start_there(changes, tmp_path):
+    recipe = tiny_recipe("rendered", changes | {"model.head_start": "pca", "loop.steps": 2})
+    result = fit(recipe, tmp_path / "run", "cpu")
+    assert 0 < result["last"]["map@r"] <= 1

@@ -1,6 +1,7 @@
 """What learns when and how fast: frozen backbones, the head alone first, rates by layer, averages, and resuming all."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from isosphere.recipes import override
 from isosphere.train import loop
 from isosphere.train.average import averaged, kept, update_average
 from isosphere.train.measure import measure_run
+from isosphere.train.waking import wake
 from raised import raised
 from tiny import tiny_recipe
 
@@ -72,6 +74,18 @@ def test_the_backbone_rests_until_its_time_and_then_all_of_it_learns():
         assert parts == ({"head"} if step < 4 else {"head", "backbone"}), step
     every = {name for name in found[0] if name.startswith("backbone")}
     assert every <= changed(found[4], found[-1])
+
+
+def test_a_step_that_was_captured_at_rest_is_captured_again():
+    run = loop.prepare(tiny_recipe("rendered", {"schedule.head_first": 0.5}), torch.device("cpu"))
+    run.captured = SimpleNamespace(graph="of the head alone")
+    for run.step, graph in ((9, "of the head alone"), (10, None)):
+        wake(run)
+        assert run.captured.graph == graph and (run.model.resting is None) == (graph is None)
+    run.captured.graph = "of all"
+    run.step = 11
+    wake(run)
+    assert run.captured.graph == "of all"
 
 
 def test_a_frozen_backbone_keeps_weights_and_statistics_and_the_head_learns_on_the_features_of_evaluation():

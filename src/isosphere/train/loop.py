@@ -17,7 +17,7 @@ from isosphere.data.feed import Batch, loader
 from isosphere.errors import FolderExists, Interrupted, RunExists, need
 from isosphere.inference import ImageEmbedder, half_precision, workers
 from isosphere.models.embedder import Embedder
-from isosphere.models.first_head import start_as_pca
+from isosphere.models.first_head import last_linear, start_as_pca
 from isosphere.monitor import Episodes, proxy_power, recorded
 from isosphere.recipes import compatible, schema
 from isosphere.recipes.own import NO_OBJECTS, Objects
@@ -126,6 +126,8 @@ def prepare(
     # ---- the first weights, by the seed
     torch.manual_seed(recipe.seed)
     recipe, model = build.build_model(recipe, task, objects.model, origin)
+    if recipe.model.head_start == "pca":
+        last_linear(model.head)  # refuses what cannot, before anything is written
     products, classes = half_precision(recipe.loop, device), len(task.images.classes)
     criterion = build.build_criterion(recipe, model.dim, classes, products, objects.loss)
     constraint = build.build_constraint(recipe.constraint, objects.constraint)
