@@ -14,6 +14,7 @@ from isosphere.errors import BadArgument
 
 from .decoding import in_memory
 from .images import LabeledImages, viewed
+from .rows import Rows, is_table
 from .transforms import View
 
 LABELS = ("targets", "labels")
@@ -32,6 +33,9 @@ class OwnView:
 class DatasetImages(LabeledImages):
     """Any dataset with `len` and `[index] -> (image, label)`; images of PIL, arrays, uint8 or float tensors.
 
+    Hugging Face datasets have the columns image and label. Where a dataset has `groups` or `is_query`, one value an
+    image, retrieval is measured by them.
+
     `rows` (N,) are the indices in the dataset. Floats, which transforms inside the dataset have made, stay as they are.
     """
 
@@ -46,7 +50,10 @@ class DatasetImages(LabeledImages):
             raise BadArgument("data", type(dataset).__name__, expected)
         if rows is None or labels is None:
             dataset, rows = _whole(dataset)
+            dataset = Rows(dataset) if is_table(dataset) else dataset
             labels, classes = _labels(dataset, rows)
+            for name in ("groups", "is_query"):
+                setattr(self, name, _mark(dataset, name, rows))
         super().__init__(labels, classes)
         self.dataset, self.rows = dataset, rows
 
@@ -157,6 +164,22 @@ def _listed(dataset: Any) -> Any:
         if isinstance(found, Sequence | Tensor | np.ndarray) and len(found) == len(dataset):
             return found
     return None
+
+
+def _mark(dataset: Any, name: str, rows: Tensor) -> Tensor | None:
+    """What a dataset says of these images, besides their labels; None where it says nothing."""
+    given = getattr(dataset, name, None)
+    if given is None:
+        return None
+    kind = torch.bool if name == "is_query" else torch.long
+    try:
+        found = torch.as_tensor(given, dtype=kind)
+        if found.shape != (len(dataset),):
+            raise ValueError(f"of shape {tuple(found.shape)}")
+    except (TypeError, ValueError, RuntimeError) as error:
+        each = "truth value" if kind == torch.bool else "whole number"
+        raise BadArgument(f"data.{name}", str(error), f"one {each} an image") from None
+    return found[rows]
 
 
 def _colored(pixels: np.ndarray | Tensor) -> np.ndarray | Tensor:

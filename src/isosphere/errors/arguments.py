@@ -10,6 +10,7 @@ from .base import InputError, IsosphereError, Option
 EXTRAS = {  # the packages of each extra, by the names that are imported
     "train": ("torchvision", "timm", "scipy", "PIL", "safetensors", "rich", "matplotlib"),
     "parquet": ("pyarrow",),
+    "huggingface": ("datasets",),
     "search": ("usearch", "pyarrow"),
     "qdrant": ("qdrant_client",),
     "tensorboard": ("tensorboard",),
