@@ -1,13 +1,14 @@
 """Writing files: the old one stays until the new one is whole, links are followed, devices are refused."""
 
 import errno
+import json
 import os
 import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from isosphere import errors
 
@@ -49,6 +50,18 @@ def write(path: str | Path, content: str | bytes, unencodable: str = "strict") -
     whole = content.encode(errors=unencodable) if isinstance(content, str) else content
     with replacing(path, size=len(whole)) as file:
         file.write(whole)
+
+
+def read_json(path: str | Path) -> Any:
+    """What a JSON file holds; one that cannot be read is `DamagedFile`, with its name."""
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise errors.DamagedFile(path, error.strerror or str(error)) from error
+    except RecursionError:
+        raise errors.DamagedFile(path, "it is nested without end") from None
+    except ValueError as error:
+        raise errors.DamagedFile(path, str(error)) from error
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 Every split of own images is made here. It is written and read again as a run's `split.json`.
 """
 
-import json
 import os
 import warnings
 from collections.abc import Mapping, Sequence
@@ -24,6 +23,7 @@ from isosphere.errors import (
     OtherCounts,
     SharedClasses,
 )
+from isosphere.files import read_json
 
 from .images import Images, LabeledImages
 
@@ -135,8 +135,8 @@ def _read(file: Path) -> dict[str, dict[str, list[str]]]:
     """The parts of a split's file."""
     if not file.is_file():
         raise NotFound(file, "file of a split, such as a run's split.json")
+    found = read_json(file)
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
         parts = {part: its for part, its in found.items() if part in (*TRAINED, "test")}
         if not {"train", "test"} <= parts.keys():
             raise ValueError("it has no train and test")

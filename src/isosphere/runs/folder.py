@@ -1,6 +1,5 @@
 """A run folder, read once and checked. Nothing here needs torch but the step of a checkpoint."""
 
-import json
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,8 +16,11 @@ from isosphere.errors import (
     UnfinishedRun,
     UnknownField,
 )
+from isosphere.files import read_json
 from isosphere.recipes import options, schema
+from isosphere.recipes.labels import group
 from isosphere.runs.lines import METRICS, TEXTS, Line, each_line, numbers
+from isosphere.runs.shapes import odd_fields
 from isosphere.runs.versions import recipe_of, translate_recipe, translate_record
 from isosphere.tensor_files import read_tensors
 
@@ -131,14 +133,14 @@ class RunFolder:
         """Something that is not there, and need not be."""
         self.problems.append(problem)
 
-    def fault(self, path: Path, error: object) -> None:
+    def fault(self, path: Path, error: object, field: str = "") -> None:
         """Something that should not be: raised if strict."""
         reason = f"it has no {error.args[0]}" if isinstance(error, KeyError) else str(error)
         if self.strict:
             cause = error if isinstance(error, Exception) else None
             if isinstance(error, KeyError):
                 raise OtherVersion(path, reason, str(error.args[0])) from cause
-            raise DamagedFile(path, reason) from cause
+            raise DamagedFile(path, reason, field) from cause
         self.note(f"{path.name} cannot be read: {reason}")
 
 
@@ -151,7 +153,11 @@ def unscaled(arrays: Mapping[str, "np.ndarray"]) -> "np.ndarray":
 
 def read_result(folder: Path) -> dict[str, Any]:
     """What a finished run says of itself, in today's words."""
-    return translate_record(parsed(folder / RESULT))
+    path = folder / RESULT
+    found = parsed(path)
+    for name, reason in odd_fields(found, ("recipe", "last")).items():
+        raise DamagedFile(path, f"{name} {reason}", name)
+    return translate_record(found)
 
 
 def snapshot_path(folder: Path, step: int) -> Path:
@@ -180,10 +186,7 @@ def recipe_in(values: Any, path: Path) -> schema.Recipe:
 
 def parsed(path: Path) -> dict[str, Any]:
     """The JSON object in a file of a run."""
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise DamagedFile(path, str(error)) from error
+    found = read_json(path)
     if not isinstance(found, dict):
         raise DamagedFile(path, "it holds no JSON object")
     return found
@@ -230,7 +233,10 @@ def _object(run: RunFolder, path: Path, reason: str = "") -> dict[str, Any]:
     if path.name == RESULT and not isinstance(found.get("last"), dict):
         run.fault(path, KeyError("last"))
         return {}
-    return found
+    odd = odd_fields(found) if path.name != RECIPE else {}
+    for name, reason in odd.items():
+        run.fault(path, f"{name} {reason}", name)
+    return {name: value for name, value in found.items() if name not in odd}
 
 
 def recipe_and_values(held: Any) -> tuple[schema.Recipe | None, dict[str, Any]]:
@@ -276,8 +282,8 @@ def _snapshots(run: RunFolder) -> list[Snapshot]:
 
     found, before = [], None
     for path in sorted((run.folder / SNAPSHOTS).glob("step-*.npz")):
-        step = int(path.stem.removeprefix("step-"))
         try:
+            step = int(path.stem.removeprefix("step-"))
             with np.load(path, allow_pickle=False) as arrays:
                 norms = arrays["norms"].astype(float)
                 angles = arrays["angles"].astype(float) if "angles" in arrays else None
@@ -295,5 +301,5 @@ def _snapshots(run: RunFolder) -> list[Snapshot]:
 
 def _every(values: dict[str, Any]) -> int | None:
     """Steps between two snapshots, where the recipe counts in steps."""
-    loop = values.get("loop", {})
+    loop = group(values, "loop")
     return loop.get("snapshot_every") if loop.get("unit", "steps") == "steps" else None

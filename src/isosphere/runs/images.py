@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from isosphere.errors import DamagedFile, need
+from isosphere.recipes.labels import group
 from isosphere.runs.folder import ANY_NAME, PATHS, THUMBNAILS, UNREADABLE, RunFolder
 from isosphere.runs.places import locate
 
@@ -31,7 +32,7 @@ class TestImages:
             colors = np.repeat(self.pixels[index], 3 // self.pixels.shape[1], axis=0)  # gray ones have one channel
             image = images.fromarray(np.ascontiguousarray(colors.transpose(1, 2, 0)))
         else:
-            root = str((self.run.values.get("data") or {}).get("root") or "")
+            root = str(group(self.run.values, "data").get("root") or "")
             with images.open(locate(self.lines[index][0], root, self.run.folder)) as opened:
                 opened.draft("RGB", (2 * size, 2 * size))
                 image = ops.exif_transpose(opened).convert("RGB")

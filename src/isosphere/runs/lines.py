@@ -25,8 +25,8 @@ def each_line(path: Path) -> Iterator[tuple[int, Line | Exception]]:
     for number, text in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
         try:
             line = translate_line(json.loads(text))
-            yield number, line | {"kind": line["kind"], "step": int(line["step"])}
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            yield number, line | {"kind": str(line["kind"]), "step": int(line["step"])}
+        except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
             yield number, error
 
 

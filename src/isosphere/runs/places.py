@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from isosphere.errors import DamagedFile
 from isosphere.runs.folder import RUN, parsed
 
 
@@ -12,6 +13,8 @@ def bases(run: Path) -> tuple[Path, ...]:
     """
     path, above = run / RUN, tuple(run.resolve().parents)
     begun = parsed(path).get("seen_from") if path.is_file() else None
+    if not isinstance(begun, str | None):
+        raise DamagedFile(path, "seen_from is not text", "seen_from")
     return above if begun is None else (run.resolve() / begun, *above)
 
 

@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypedDict, cast
 
-from isosphere.errors import NotResults
+from isosphere.errors import DamagedFile, NotResults
+from isosphere.files import read_json
 from isosphere.runs.folder import RunFolder, Snapshot, read_lines, recipe_and_values
 from isosphere.runs.lines import Line, numbers
 from isosphere.runs.names import results_path
+from isosphere.runs.shapes import odd_fields
 from isosphere.runs.versions import translate_record
 
 
@@ -103,9 +105,9 @@ def results_json(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise NotResults(path, "there is no such file")
     try:
-        held = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise NotResults(path, str(error)) from error
+        held = read_json(path)
+    except DamagedFile as error:
+        raise NotResults(path, error.reason) from error
     if not isinstance(held, dict):
         raise NotResults(path, "it holds no JSON object")
     return held
@@ -124,8 +126,8 @@ def _record(record: Any, path: Path, place: str) -> Record:
         raise NotResults(path, "is no JSON object", place)
     found = translate_record({**record, "recipe": _a(dict, record, "recipe", path, place)})
     last = _a(dict, record, "last", path, place)
-    for name in ("tests", "norms", "turns"):
-        _a(list, {name: [], **record}, name, path, place)
+    for name, reason in odd_fields(record).items():
+        raise NotResults(path, reason, f"{place}.{name}")
     method = found.get("method") or re.sub(r"-seed\d+$", "", str(found.get("name", "")))
     if not method:
         raise NotResults(path, "is missing", f"{place}.method")
@@ -151,7 +153,7 @@ def is_monitor(path: Path) -> bool:
     try:
         with open(path, encoding="utf-8") as lines:
             return "kind" in json.loads(next(lines, ""))
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError, RecursionError):
         return False
 
 

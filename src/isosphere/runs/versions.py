@@ -112,7 +112,7 @@ def _renamed(values: Any) -> Any:
     if not isinstance(values, dict):
         return values
     kept = {RENAMED.get(key, key): _renamed(value) for key, value in values.items()}
-    return kept | {"kind": KINDS.get(kept["kind"], kept["kind"])} if "kind" in kept else kept
+    return kept | {"kind": KINDS.get(str(kept["kind"]), str(kept["kind"]))} if "kind" in kept else kept
 
 
 def translate_record(record: dict[str, Any]) -> dict[str, Any]:

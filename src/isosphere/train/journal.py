@@ -1,6 +1,7 @@
 """The run folder as it is written: recipe.json, run.json, metrics.jsonl, snapshots, embeddings, result.json."""
 
 import json
+import math
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
@@ -179,7 +180,7 @@ class Journal:
 
     def result(self, last: dict[str, float], seconds: float, task: Task, tested: str) -> dict[str, Any]:
         """Write and return result.json: the last evaluation, the best (picked on test: an oracle), and the run."""
-        best = max(self.entries("test"), key=lambda entry: entry[task.evaluation.headline])
+        best = max(self.entries("test"), key=lambda entry: entry.get(task.evaluation.headline, -math.inf))
         untrained = [{k: v for k, v in line.items() if k != "kind"} for line in self.entries("untrained")]
         result = {
             "recipe": options.to_dict(self.recipe),
