@@ -1,4 +1,4 @@
-"""The training step of a head with a million identities beside its peers: time and peak memory, measured in one run.
+"""The training step of a head with a million identities next to its peers: time and peak memory, measured in one run.
 
     python benchmarks/heads.py [--device cuda] [--classes 1000000] [--batch 256] [--json out.json]
 

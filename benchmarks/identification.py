@@ -1,4 +1,4 @@
-"""Speed and memory of MegaFace's identification beside the bare matrix products that it cannot do without.
+"""Speed and memory of MegaFace's identification next to the bare matrix products that it cannot do without.
 
     python benchmarks/identification.py                   10,000 probes among 100,000 distractors, two CPU threads
     python benchmarks/identification.py --device cuda     among 1,000,000, against half a second
@@ -101,7 +101,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cpu", choices=tuple(DISTRACTORS))
     parser.add_argument("--probes", type=int, default=10_000)
-    parser.add_argument("--distractors", type=int, help="100,000 on CPU and 1,000,000 on a GPU unless told")
+    parser.add_argument("--distractors", type=int, help="100,000 on CPU and 1,000,000 on a GPU by default")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--json", help="also write the rows to this file")
     parser.add_argument("--measure-memory", choices=tuple(RANKS), help=argparse.SUPPRESS)

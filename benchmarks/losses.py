@@ -1,4 +1,4 @@
-"""Forward and backward of our losses beside their peers: time and peak memory, measured in one run.
+"""Forward and backward of our losses next to their peers: time and peak memory, measured in one run.
 
     python benchmarks/losses.py [--device cuda] [--loss triplet ...] [--json out.json]
 

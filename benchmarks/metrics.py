@@ -1,4 +1,4 @@
-"""Speed and memory of the metrics beside their peers, each pair measured in turn in one run.
+"""Speed and memory of the metrics next to their peers, each pair measured in turn in one run.
 
     python benchmarks/metrics.py                       20,000 x 512 on two threads, against faiss and scikit-learn
     python benchmarks/metrics.py --size sop            60,502 x 512 in 11,316 classes, against pytorch-metric-learning
@@ -24,7 +24,7 @@ from rich.table import Table
 
 from isosphere import metrics, sphere
 
-SIZES = {"cpu": (20_000, 200, 2.0), "sop": (60_502, 11_316, 2.2)}  # embeddings, classes, noise beside unit centers
+SIZES = {"cpu": (20_000, 200, 2.0), "sop": (60_502, 11_316, 2.2)}  # embeddings, classes, noise around unit centers
 DIM = 512
 KS = tuple(range(1, 1001))
 SOP_KS = (1, 10, 100, 1000)
@@ -175,8 +175,8 @@ def against_pml(repeats: int) -> list[dict]:
         quickest = [[min(part[side] for part in rounds)] for side in ("ours", "peer")]
         row = versus(name, *quickest, memory) | dict(rounds=rounds, found=found, peer_found=expected)
         agreeing = all(found[key] >= expected[key] - 1e-4 for key in found)
-        told = ", ".join(f"{key} {found[key]:.4f} ({expected[key]:.4f})" for key in found)
-        row["target"] += f", no less (theirs): {told}"
+        values = ", ".join(f"{key} {found[key]:.4f} ({expected[key]:.4f})" for key in found)
+        row["target"] += f", no less (theirs): {values}"
         rows.append(row | {"reached": row["reached"] and agreeing})
     return rows
 
@@ -227,7 +227,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--size", default="cpu", choices=tuple(SIZES))
-    parser.add_argument("--repeats", type=int, help="rounds; 3 unless told, but 1 against pytorch-metric-learning")
+    parser.add_argument("--repeats", type=int, help="rounds; by default 3, but 1 against pytorch-metric-learning")
     parser.add_argument("--json", help="also write the rows to this file")
     parser.add_argument("--measure-memory", choices=("recall", "all", "kmeans"), help=argparse.SUPPRESS)
     options = parser.parse_args()

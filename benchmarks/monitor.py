@@ -5,7 +5,7 @@
 On CPU a small CNN on 32 px images, on CUDA an eager ResNet-50 in bfloat16 on 227 px; batch 120, multi-similarity + SEC,
 Adam, records written to a file. Steps with and without the monitor take turns, the first of a pair changing, each from
 an idle device to an idle device; then comes one read of the 100 steps watched, of which each bears a hundredth. Two
-shares are told: how much longer watched steps are, by the medians, and the time that the host spends inside the
+shares are shown: how much longer watched steps are, by the medians, and the time that the host spends inside the
 monitor's calls. On CPU (one thread's processor time) the second has the target, since the first drowns in noise; a GPU
 is busy meanwhile, so there the first has it. The exit code is 1 if the target is missed.
 """

@@ -100,9 +100,9 @@ def main() -> int:
         table.add_column(heading)
     for row in rows:
         loop = row["plain_loop"]
-        beside = [f"{loop:.2f}", f"{loop / row['seconds']:.1f} x"] if loop else ["", ""]
-        told = "reached" if row["reached"] else "[red]MISSED[/red]"
-        table.add_row(row["name"], f"{row['seconds']:.3f}", *beside, row["target"], told)
+        peer = [f"{loop:.2f}", f"{loop / row['seconds']:.1f} x"] if loop else ["", ""]
+        verdict = "reached" if row["reached"] else "[red]MISSED[/red]"
+        table.add_row(row["name"], f"{row['seconds']:.3f}", *peer, row["target"], verdict)
     Console(width=120).print(table)
     if options.json:
         versions = {"python": platform.python_version(), "torch": torch.__version__}

@@ -302,8 +302,8 @@ def main() -> int:
     for row in rows:
         low, high = row["spread_ms"]
         found = [f"{row['ms']:.2f}", f"{low:.2f} to {high:.2f}", f"{row['images_per_second']:,.0f}"]
-        told = "" if not row["target"] else "reached" if row["reached"] else "[red]MISSED[/red]"
-        table.add_row(row["name"], *found, f"{row['ours_is_faster']:.2f} x", row["target"], told)
+        verdict = "" if not row["target"] else "reached" if row["reached"] else "[red]MISSED[/red]"
+        table.add_row(row["name"], *found, f"{row['ours_is_faster']:.2f} x", row["target"], verdict)
     console.print(table)
     if options.json:
         versions = {"python": platform.python_version(), "torch": torch.__version__}

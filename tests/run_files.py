@@ -58,7 +58,7 @@ def make_run(tmp_path):
 
 @pytest.fixture
 def make_results(tmp_path):
-    """Writes a file of results; a record is (cell, arm, recipe as JSON, last)."""
+    """Writes a file of results; a record is (cell, method, recipe as JSON, last)."""
 
     def make(runs=(), trials=(), name="table.json"):
         def held(records):

@@ -1,4 +1,4 @@
-"""Benchmarks at a tiny size: every contestant takes its turn, and what is missing is told."""
+"""Benchmarks at a tiny size: every contestant takes its turn, and what is missing is named."""
 
 import importlib.util
 import json
@@ -34,7 +34,7 @@ def simclr(monkeypatch) -> ModuleType:
     return benchmark("simclr")
 
 
-def test_all_take_their_turn_and_who_is_missing_is_told(simclr, tmp_path, monkeypatch, capsys):
+def test_all_take_their_turn_and_who_is_missing_is_reported(simclr, tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "lightly", None)
     file = tmp_path / "simclr.json"
     monkeypatch.setattr(sys, "argv", ["simclr.py", "--device", "cpu", "--rounds", "1", "--json", str(file)])

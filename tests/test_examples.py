@@ -59,7 +59,7 @@ def test_sec_under_ddp(tmp_path):
     "name, wanted",
     [("your_own_photos", "folder"), ("face_lists", "LFW CFP [CELEBA]"), ("face_frames", "FACES OUT")],
 )
-def test_without_arguments_an_example_tells_its_usage(name, wanted, tmp_path):
+def test_without_arguments_an_example_shows_its_usage(name, wanted, tmp_path):
     done = subprocess.run([sys.executable, EXAMPLES / f"{name}.py"], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 2 and done.stderr.startswith("usage: ") and wanted in done.stderr.splitlines()[0]
     assert "Traceback" not in done.stderr and not done.stdout

@@ -43,11 +43,11 @@ def some_embeddings(spread: float = 0.5, seed: int = 0, dtype: torch.dtype = tor
 
 
 def watched(**settings) -> tuple[NormMonitor, list[dict]]:
-    told: list[dict] = []
+    seen: list[dict] = []
     optimizer = torch.optim.SGD([torch.zeros(1)], lr=0.1)
-    monitor = NormMonitor(optimizer, callback=told.append, **settings)
+    monitor = NormMonitor(optimizer, callback=seen.append, **settings)
     monitor.kept = optimizer  # a monitor itself keeps none alive
-    return monitor, told
+    return monitor, seen
 
 
 def refused(name: str, value: object, call) -> None:
@@ -57,8 +57,8 @@ def refused(name: str, value: object, call) -> None:
     assert (error.value.name, error.value.value) == (name, value)
 
 
-def rows(told: list[dict]) -> list[dict]:
-    return [record for record in told if record["kind"] in ("train", "test")]
+def rows(seen: list[dict]) -> list[dict]:
+    return [record for record in seen if record["kind"] in ("train", "test")]
 
 
 def figures_of(embeddings: Tensor, gradients: Tensor | None = None, lr: float = 1.0, power: int = 1) -> dict:
@@ -92,7 +92,7 @@ def test_every_figure_equals_a_loop(power):
 
 
 def test_the_monitor_sees_the_gradient_and_the_learning_rate_of_each_step():
-    monitor, told = watched(every=4)
+    monitor, seen = watched(every=4)
     leaf, wanted = some_embeddings().requires_grad_(), []
     for step in range(6):
         monitor.optimizer.param_groups[0]["lr"] = lr = 0.1 / (step + 1)
@@ -102,8 +102,8 @@ def test_the_monitor_sees_the_gradient_and_the_learning_rate_of_each_step():
         (embeddings * weights).sum().backward()
         wanted.append(by_loops(embeddings.detach(), weights, lr, 2))
     monitor.close()
-    assert [(record["step"], record["kind"]) for record in rows(told)] == [(step, "train") for step in range(1, 7)]
-    for record, figures in zip(rows(told), wanted, strict=True):
+    assert [(record["step"], record["kind"]) for record in rows(seen)] == [(step, "train") for step in range(1, 7)]
+    for record, figures in zip(rows(seen), wanted, strict=True):
         assert {name: record[name] for name in FIGURES} == pytest.approx(figures)
         assert record["tangential_share"] == pytest.approx(1 - figures["radial_share"])
 
@@ -161,12 +161,12 @@ def test_the_power_is_the_optimizers_and_its_rate_may_be_a_tensor(lr):
     embeddings = some_embeddings(dtype=torch.float32)
     for kind, power in ((torch.optim.SGD, 2), (torch.optim.Adam, 1), (torch.optim.AdamW, 1)):
         for wrap in (lambda optimizer: optimizer, Wrapped):
-            told, optimizer = [], wrap(kind(parameters, lr=lr))
-            monitor = NormMonitor(optimizer, callback=told.append)
+            seen, optimizer = [], wrap(kind(parameters, lr=lr))
+            monitor = NormMonitor(optimizer, callback=seen.append)
             monitor(embeddings)
             monitor.close()
             wanted = by_loops(embeddings, embeddings, 0.2, power)["lr_proxy_mean"]
-            assert told[0]["lr_proxy_mean"] == pytest.approx(wanted, rel=1e-5)
+            assert seen[0]["lr_proxy_mean"] == pytest.approx(wanted, rel=1e-5)
 
 
 def test_wrappers_that_hold_no_optimizer_have_no_power():
@@ -196,16 +196,16 @@ OTHERS = (
 @pytest.mark.parametrize("wrap", [lambda optimizer: optimizer, Wrapped], ids=["plain", "wrapped"])
 @pytest.mark.parametrize("name", [name for name in OTHERS if hasattr(torch.optim, name)])
 def test_with_any_optimizer_norms_are_watched_and_only_the_proxy_is_left_out(name, wrap):
-    optimizer, told = wrap(getattr(torch.optim, name)([torch.zeros(2, 2)])), []
+    optimizer, seen = wrap(getattr(torch.optim, name)([torch.zeros(2, 2)])), []
     leaf = some_embeddings().requires_grad_()
-    monitor, again = (NormMonitor(optimizer, callback=told.append, power=power) for power in (None, 1))
+    monitor, again = (NormMonitor(optimizer, callback=seen.append, power=power) for power in (None, 1))
     for one in (monitor, again):
         embeddings = leaf * 30
         one(embeddings)
         embeddings.square().sum().backward()
         one.close()
     proxies = {"lr_proxy_mean", "lr_proxy_cv"}
-    records = rows(told)
+    records = rows(seen)
     assert proxies <= set(records[1]) and set(records[1]) - set(records[0]) == proxies
     assert {record["norm_mean"] for record in records} == {records[0]["norm_mean"]}
     alarms = [record["warning"] for record in monitor.alarms]
@@ -229,14 +229,14 @@ def test_a_monitor_keeps_nothing_alive_and_writes_its_last_rows(tmp_path):
     line = (tmp_path / "norms.jsonl").read_text().splitlines()[0]
     assert json.loads(line)["step"] == 1
     optimizer = torch.optim.SGD([torch.zeros(1)], lr=0.1)
-    monitor, told = NormMonitor(optimizer), []
-    monitor.callback = told.append
+    monitor, seen = NormMonitor(optimizer), []
+    monitor.callback = seen.append
     del optimizer
     gc.collect()
     assert monitor.optimizer is None
     monitor(some_embeddings())
     monitor.close()
-    assert "norm_mean" in told[0] and "lr_proxy_mean" not in told[0]
+    assert "norm_mean" in seen[0] and "lr_proxy_mean" not in seen[0]
 
 
 def test_what_is_not_finite_is_counted_and_left_out():
@@ -244,13 +244,13 @@ def test_what_is_not_finite_is_counted_and_left_out():
     bad = torch.cat([embeddings, torch.full((1, 8), math.nan), torch.full((2, 8), math.inf)])
     wanted = figures_of(embeddings) | {"not_finite": 3}
     assert figures_of(bad) == pytest.approx(wanted, nan_ok=True)
-    monitor, told = watched()
+    monitor, seen = watched()
     monitor(torch.full((4, 8), 1e30))  # its norm overflows
     with pytest.warns(UserWarning):
         monitor(bad.requires_grad_())
         monitor.close()
-    assert told[0] == {"step": 0, "kind": "test", "not_finite": 4}
-    assert told[1]["not_finite"] == 3 and told[1]["norm_mean"] == pytest.approx(wanted["norm_mean"])
+    assert seen[0] == {"step": 0, "kind": "test", "not_finite": 4}
+    assert seen[1]["not_finite"] == 3 and seen[1]["norm_mean"] == pytest.approx(wanted["norm_mean"])
     assert "not_finite" in [record["warning"] for record in monitor.alarms]
 
 
@@ -287,7 +287,7 @@ def test_a_step_reads_nothing_and_a_read_is_one_transfer(monkeypatch):
     for name in ("tolist", "item", "cpu", "numpy", "__float__", "__int__", "__bool__"):
         real = getattr(Tensor, name)
         monkeypatch.setattr(Tensor, name, lambda *given, real=real, name=name: transfers.append(name) or real(*given))
-    monitor, told = watched(every=5)
+    monitor, seen = watched(every=5)
     leaf = some_embeddings(dtype=torch.float32).requires_grad_()
     with Reads() as reads:
         for calls in range(1, 12):
@@ -295,7 +295,7 @@ def test_a_step_reads_nothing_and_a_read_is_one_transfer(monkeypatch):
             monitor(embeddings)
             embeddings.sum().backward()
             assert transfers == ["tolist"] * ((calls - 1) // 5)
-    assert not reads.found and reads.all > 100 and len(rows(told)) == 10
+    assert not reads.found and reads.all > 100 and len(rows(seen)) == 10
     with Reads() as reads:
         float(leaf.detach().sum())
     assert reads.found == ["_local_scalar_dense"], "the test sees a read where there is one"
@@ -314,7 +314,7 @@ def test_a_step_runs_where_there_are_no_values_at_all():
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_a_step_on_a_gpu_waits_for_nothing_between_reads():
-    monitor, told = watched(every=3)
+    monitor, seen = watched(every=3)
     leaf = some_embeddings(dtype=torch.float32).cuda().requires_grad_()
 
     def step() -> None:
@@ -332,11 +332,11 @@ def test_a_step_on_a_gpu_waits_for_nothing_between_reads():
             monitor.flush()
     finally:
         torch.cuda.set_sync_debug_mode("default")
-    assert len(rows(told)) == 1
+    assert len(rows(seen)) == 1
 
 
-def test_evaluation_is_told_apart_and_gives_no_step():
-    monitor, told = watched(every=3)
+def test_evaluation_is_kept_apart_and_gives_no_step():
+    monitor, seen = watched(every=3)
     with torch.inference_mode():
         monitor(some_embeddings())
     for _ in range(4):
@@ -346,12 +346,12 @@ def test_evaluation_is_told_apart_and_gives_no_step():
     with torch.no_grad():
         monitor(embeddings * 2)
     monitor.close()
-    found = [(record["step"], record["kind"], "radial_share" in record) for record in rows(told)]
+    found = [(record["step"], record["kind"], "radial_share" in record) for record in rows(seen)]
     assert found == [(0, "test", False), *((step, "train", True) for step in (1, 2, 3, 4)), (4, "test", False)]
 
 
 def test_batches_of_any_size_share_a_read():
-    monitor, told = watched(every=9)
+    monitor, seen = watched(every=9)
     wanted = []
     for size in (5, 3, 5, 1, 24, 7):
         leaf, weights = some_embeddings(seed=size)[:size].requires_grad_(), some_embeddings(seed=99)[:size]
@@ -360,12 +360,12 @@ def test_batches_of_any_size_share_a_read():
         (embeddings * weights).sum().backward()
         wanted.append(by_loops(leaf.detach(), weights, 0.1, 2))
     monitor.close()
-    for record, figures in zip(rows(told), wanted, strict=True):
+    for record, figures in zip(rows(seen), wanted, strict=True):
         assert {name: record[name] for name in FIGURES} == pytest.approx(figures)
 
 
 def test_accumulation_late_gradients_and_two_backward_passes():
-    monitor, told = watched(every=2, constrained=True)
+    monitor, seen = watched(every=2, constrained=True)
     leaf = some_embeddings().requires_grad_()
     parts = []
     for step in (7, 7, 8, 8):  # four parts before the first backward pass: the first two are read without a gradient
@@ -380,14 +380,14 @@ def test_accumulation_late_gradients_and_two_backward_passes():
     torch.autograd.grad(sphere.cosines(embeddings).exp().sum(), embeddings, create_graph=True)
     embeddings.square().sum().backward()  # the last one counts
     monitor.close()
-    assert [record["step"] for record in rows(told)] == [7, 7, 8, 8, 9, 10]
-    shares = [record.get("radial_share") for record in rows(told)]
+    assert [record["step"] for record in rows(seen)] == [7, 7, 8, 8, 9, 10]
+    shares = [record.get("radial_share") for record in rows(seen)]
     assert shares == [None, None, pytest.approx(1), pytest.approx(0), None, pytest.approx(1)]
 
 
 def test_autocast_and_a_model_compiled_or_wrapped_by_ddp(tmp_path):
     torch.manual_seed(0)
-    model, inputs, (monitor, told) = nn.Linear(6, 8), torch.randn(24, 6), watched()
+    model, inputs, (monitor, seen) = nn.Linear(6, 8), torch.randn(24, 6), watched()
     torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/meet", rank=0, world_size=1)
     try:
         compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
@@ -400,8 +400,8 @@ def test_autocast_and_a_model_compiled_or_wrapped_by_ddp(tmp_path):
     finally:
         torch.distributed.destroy_process_group()
     monitor.close()
-    assert embeddings.dtype == torch.bfloat16 and len(rows(told)) == 3
-    for record in rows(told):
+    assert embeddings.dtype == torch.bfloat16 and len(rows(seen)) == 3
+    for record in rows(seen):
         assert record["norm_mean"] == pytest.approx(float(embeddings.detach().double().norm(dim=1).mean()), rel=1e-6)
         assert 0 < record["radial_share"] < 1e-5
 
@@ -411,17 +411,17 @@ def test_a_record_can_be_compiled_and_added():
     embeddings, gradients = some_embeddings(), some_embeddings(seed=1)
     record = compiled(embeddings, gradients)
     torch.testing.assert_close(record, norm_record(embeddings, gradients))
-    monitor, told = watched(constrained=True)
+    monitor, seen = watched(constrained=True)
     monitor.add(record)
     record.zero_()  # a captured step writes the next one to the same place
     monitor.close()
-    assert {name: told[0][name] for name in FIGURES} == pytest.approx(by_loops(embeddings, gradients, 0.1, 2))
+    assert {name: seen[0][name] for name in FIGURES} == pytest.approx(by_loops(embeddings, gradients, 0.1, 2))
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_a_record_can_be_captured():
     embeddings, labels = some_embeddings(dtype=torch.float32).cuda().requires_grad_(), LABELS.cuda()
-    criterion, (monitor, told) = isosphere.TripletLoss(), watched()
+    criterion, (monitor, seen) = isosphere.TripletLoss(), watched()
 
     def step() -> Tensor:
         (gradients,) = torch.autograd.grad(criterion(embeddings, labels), embeddings)
@@ -441,7 +441,7 @@ def test_a_record_can_be_captured():
     torch.testing.assert_close(record, wanted, atol=1e-5, rtol=1e-4)
     monitor.add(record)
     monitor.close()
-    assert told[0]["norm_mean"] == pytest.approx(float(wanted[0].mean())) and told[0]["radial_share"] < 1e-10
+    assert seen[0]["norm_mean"] == pytest.approx(float(wanted[0].mean())) and seen[0]["radial_share"] < 1e-10
 
 
 RANKS = """
@@ -492,22 +492,22 @@ def test_angles_are_exact_from_tiny_to_straight():
     assert turned(torch.zeros(1, 2), base).isnan().all() and turned(base, torch.full((1, 2), math.inf)).isnan().all()
 
 
-def test_a_probe_tells_angles_their_moments_and_the_slope(tmp_path):
-    monitor, told = watched(file=tmp_path / "probe.jsonl")
+def test_a_probe_shows_angles_their_moments_and_the_slope(tmp_path):
+    monitor, seen = watched(file=tmp_path / "probe.jsonl")
     before, after = some_embeddings(), some_embeddings(seed=1)
-    assert monitor.probe(before, step=10) is None and not told
+    assert monitor.probe(before, step=10) is None and not seen
     angles = monitor.probe(after, step=20).numpy()
     lengths = before.norm(dim=1).numpy()
     (slope, _), covariance = np.polyfit(np.log(lengths), np.log(angles), 1, cov=True)
     wanted = {"turn_mean": angles.mean(), "turn_variance": angles.var(), "turn_slope": slope}
     record = json.loads((tmp_path / "probe.jsonl").read_text())
-    assert record == told[0]
+    assert record == seen[0]
     assert {name: record[name] for name in wanted} == pytest.approx(wanted)
     assert record["turn_slope_error"] == pytest.approx(math.sqrt(covariance[0, 0]))
     assert (record["step"], record["kind"], record["since"]) == (20, "probe", 10)
     assert record["angles"] == pytest.approx(angles, rel=1e-3)
     monitor.probe(before, step=30)
-    assert told[1]["since"] == 20 and told[1]["turn_mean"] == pytest.approx(record["turn_mean"])
+    assert seen[1]["since"] == 20 and seen[1]["turn_mean"] == pytest.approx(record["turn_mean"])
     refused("embeddings", (5, 8), lambda: monitor.probe(before[:5], step=40))
 
 
@@ -523,13 +523,13 @@ def test_embeddings_that_move_freely_have_the_slope_of_the_proxy(power):
 
 
 def test_a_probe_without_a_slope_leaves_it_out():
-    monitor, told = watched()
+    monitor, seen = watched()
     corners = torch.eye(3)
     monitor.probe(corners, 0)
     angles = monitor.probe(torch.tensor([[0.0, 1, 0], [0, 1, 0], [0, 0, 0]]), 1)
     assert angles.tolist() == pytest.approx([math.pi / 2, 0, math.nan], nan_ok=True)
-    assert told[0]["turn_mean"] == pytest.approx(math.pi / 4) and "turn_slope" not in told[0]
-    assert told[0]["angles"][2] is None
+    assert seen[0]["turn_mean"] == pytest.approx(math.pi / 4) and "turn_slope" not in seen[0]
+    assert seen[0]["angles"][2] is None
 
 
 # ---------------------------------------------------------------- alarms
@@ -537,7 +537,7 @@ def test_a_probe_without_a_slope_leaves_it_out():
 
 def train_on(means: list[float], spread: float = 0.1, radial: float = 0.0, **settings) -> list[str]:
     """The alarms of steps whose norms have these means, this coefficient of variation and radial share."""
-    monitor, told = watched(every=1, **settings)
+    monitor, seen = watched(every=1, **settings)
     deviations = torch.tensor([-1.0, 1.0]).repeat(12) * spread
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -551,7 +551,7 @@ def train_on(means: list[float], spread: float = 0.1, radial: float = 0.0, **set
             embeddings.backward(gradients)
         monitor.close()
     names = [record["warning"] for record in monitor.alarms]
-    assert names == [record["warning"] for record in told if record["kind"] == "warning"]
+    assert names == [record["warning"] for record in seen if record["kind"] == "warning"]
     assert [record["text"] for record in monitor.alarms] == [str(one.message).split(": ", 1)[1] for one in caught]
     return names
 
@@ -598,13 +598,13 @@ def test_alarms_name_the_numbers_and_a_remedy():
 
 def test_an_alarm_points_at_the_line_that_called():
     monitor, _ = watched(every=1)
-    with pytest.warns(UserWarning, match="norms explode") as told:
+    with pytest.warns(UserWarning, match="norms explode") as seen:
         for mean in (2.0, 30.0, 30.0):
             monitor((torch.ones(4, 1) * mean).requires_grad_())
-    with pytest.warns(UserWarning, match="not finite") as told_at_the_end:
+    with pytest.warns(UserWarning, match="not finite") as seen_at_the_end:
         monitor((torch.ones(4, 1) * math.nan).requires_grad_())
         monitor.close()
-    assert {one.filename for one in (*told, *told_at_the_end)} == {__file__}
+    assert {one.filename for one in (*seen, *seen_at_the_end)} == {__file__}
 
 
 def test_alarms_give_the_advice_they_are_given_and_spread_is_none_without():
@@ -648,14 +648,14 @@ def test_the_file_is_appended_to_as_strict_json(tmp_path):
         raise ValueError(f"{word} is not JSON")
 
     for _ in range(2):
-        monitor, told = watched(file=tmp_path / "norms.jsonl", every=2)
+        monitor, seen = watched(file=tmp_path / "norms.jsonl", every=2)
         for number in range(3):
             monitor(some_embeddings(seed=number) * (math.nan if number == 1 else 1))
         monitor.close()
-        monitor.close()  # nothing is left, nothing is told twice
+        monitor.close()  # nothing is left, nothing is seen twice
     lines = (tmp_path / "norms.jsonl").read_text().splitlines()
     found = [json.loads(line, parse_constant=refuse) for line in lines]
-    assert found == [*told, {"step": 0, "kind": "start"}, *told], "steps begin anew, and the file says so"
+    assert found == [*seen, {"step": 0, "kind": "start"}, *seen], "steps begin anew, and the file says so"
     with pytest.raises(NoFolder) as error:
         watched(file=tmp_path / "nowhere" / "norms.jsonl")
     assert error.value.folder == str(tmp_path / "nowhere")
@@ -706,7 +706,7 @@ def test_tensorboard_gets_the_mean_of_each_read(tmp_path):
     from torch.utils.tensorboard import SummaryWriter
 
     with SummaryWriter(tmp_path) as writer:
-        monitor, told = watched(tensorboard=writer, every=3, constrained=True)
+        monitor, seen = watched(tensorboard=writer, every=3, constrained=True)
         for number in range(5):
             monitor((some_embeddings(seed=number) * (1 + 20 * (number > 2))).requires_grad_() * 1)
         monitor.probe(some_embeddings(), 5)
@@ -714,16 +714,16 @@ def test_tensorboard_gets_the_mean_of_each_read(tmp_path):
         monitor.close()
     events = EventAccumulator(str(tmp_path))
     events.Reload()
-    means = [record["norm_mean"] for record in told if record["kind"] == "train"]
+    means = [record["norm_mean"] for record in seen if record["kind"] == "train"]
     found = [(one.step, one.value) for one in events.Scalars("train/norm_mean")]
     assert found == [(3, pytest.approx(sum(means[:3]) / 3)), (5, pytest.approx(sum(means[3:]) / 2))]
-    turns = [record["turn_mean"] for record in told if record["kind"] == "probe"]
+    turns = [record["turn_mean"] for record in seen if record["kind"] == "probe"]
     assert [one.value for one in events.Scalars("probe/turn_mean")] == pytest.approx(turns)
     assert any("exploding" in tag for tag in events.Tags()["tensors"])
 
 
 def test_bad_input_is_refused_in_a_line():
-    monitor, told = watched()
+    monitor, seen = watched()
     refused("embeddings", (2, 3, 4), lambda: monitor(torch.zeros(2, 3, 4)))
     refused("embeddings", tuple, lambda: monitor((torch.zeros(2, 3),)))
     refused("embeddings", torch.int64, lambda: monitor(torch.ones(2, 3, dtype=torch.int64)))
@@ -731,7 +731,7 @@ def test_bad_input_is_refused_in_a_line():
     refused("power", 0, lambda: watched(power=0))
     monitor(torch.zeros(0, 4))
     monitor.close()
-    assert not told
+    assert not seen
 
 
 # ---------------------------------------------------------------- Lightning
@@ -764,42 +764,42 @@ def fit_a_little(lightning, callback, loggers, spread: float = 1.0) -> list[warn
     scales = torch.exp(spread * torch.linspace(-1, 1, 72))[torch.randperm(72)].unsqueeze(1)
     points = nn.functional.normalize(torch.randn(72, 6)) * scales
     data = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(points), batch_size=24)
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
         lightning.Trainer(
             max_epochs=1, accelerator="cpu", callbacks=[callback], logger=loggers, enable_progress_bar=False,
             enable_checkpointing=False, enable_model_summary=False, log_every_n_steps=1,
         ).fit(Model(), data)  # fmt: skip
-    return told
+    return seen
 
 
-def test_lightning_tells_a_wrong_name_and_not_its_own_end():
+def test_lightning_shows_a_wrong_name_and_not_its_own_end():
     lightning = importlib.import_module("lightning.pytorch")
     with pytest.raises(AttributeError, match="embeder"):
         fit_a_little(lightning, lightning_callback("embeder"), False)
 
 
-@pytest.mark.parametrize("every", [1, 3])  # told in a step, and at the end of training
+@pytest.mark.parametrize("every", [1, 3])  # seen in a step, and at the end of training
 @pytest.mark.parametrize("package", ["lightning.pytorch", "pytorch_lightning"])
 def test_an_alarm_in_lightning_points_at_the_loop_of_its_user(package, every, monkeypatch):
     lightning = importlib.import_module(package)
     if package == "pytorch_lightning":
         monkeypatch.delitem(sys.modules, "lightning.pytorch", raising=False)
-    told = fit_a_little(lightning, lightning_callback("embedder", every=every), False)
-    assert [one.filename for one in told if "norms spread" in str(one.message)] == [__file__]
+    seen = fit_a_little(lightning, lightning_callback("embedder", every=every), False)
+    assert [one.filename for one in seen if "norms spread" in str(one.message)] == [__file__]
 
 
 def test_lightning_loggers_get_alarms_as_text_and_no_empty_rows(tmp_path):
     lightning = importlib.import_module("lightning.pytorch")
 
-    class Told(lightning.loggers.logger.DummyLogger):
+    class Named(lightning.loggers.logger.DummyLogger):
         texts = Texts()
 
         @property
         def experiment(self):
             return self.texts
 
-    rows_of, texts = lightning.loggers.CSVLogger(tmp_path, "norms"), Told()
+    rows_of, texts = lightning.loggers.CSVLogger(tmp_path, "norms"), Named()
     fit_a_little(lightning, lightning_callback("embedder", every=3), [rows_of, texts])
     header, *lines = (tmp_path / "norms" / "version_0" / "metrics.csv").read_text().splitlines()
     assert "train/norm_mean" in header and len(lines) == 1
@@ -833,9 +833,9 @@ def test_lightning(tmp_path, package):
         def log_metrics(self, metrics, step):
             self.curves.append((step, metrics))
 
-    told, logger = [], Logged()
+    seen, logger = [], Logged()
     try:
-        callback = lightning_callback("embedder", callback=told.append, file=tmp_path / "norms.jsonl", every=4)
+        callback = lightning_callback("embedder", callback=seen.append, file=tmp_path / "norms.jsonl", every=4)
     finally:
         if package == "pytorch_lightning":
             sys.modules.update(hidden)
@@ -848,10 +848,10 @@ def test_lightning(tmp_path, package):
             enable_progress_bar=False, enable_checkpointing=False, enable_model_summary=False, log_every_n_steps=1,
         )  # fmt: skip
         trainer.fit(Model(), data, data)
-    steps = rows(told)
+    steps = rows(seen)
     assert [(record["step"], record["kind"]) for record in steps] == [(step, "train") for step in (1, 1, 2, 2, 3, 3)]
     assert all(record["radial_share"] < 1e-10 and record["lr_proxy_mean"] > 0 for record in steps)
-    assert len((tmp_path / "norms.jsonl").read_text().splitlines()) == len(told)
+    assert len((tmp_path / "norms.jsonl").read_text().splitlines()) == len(seen)
     curves = [(step, metrics["train/norm_mean"]) for step, metrics in logger.curves if "train/norm_mean" in metrics]
     wanted = [sum(record["norm_mean"] for record in part) / len(part) for part in (steps[:4], steps[4:])]
     assert curves == [(2, pytest.approx(wanted[0])), (3, pytest.approx(wanted[1]))]

@@ -93,20 +93,20 @@ def test_what_a_row_names_exists(row):
         assert row["missing"] != "nothing"
 
 
-def test_what_has_been_measured_or_drawn_is_told():
+def test_what_has_been_measured_or_drawn_is_reported():
     """A table's runs under results/ and a figure under figures/ stand in their rows: change the map with them."""
-    told = {(kind, number): row["result"] for kind in ("Tables", "Figures") for row in MAP[kind]
+    stated = {(kind, number): row["result"] for kind in ("Tables", "Figures") for row in MAP[kind]
             for number in re.findall(r"\d+", row["place"])}  # fmt: skip
     for file in sorted((ROOT / "results").glob("*.json")):
         held = runs.experiment_of(file)
         if held is None or not held.table.startswith("table"):
             continue
-        cell = told["Tables", held.table.removeprefix("table")]
+        cell = stated["Tables", held.table.removeprefix("table")]
         final = bool(json.loads(file.read_text(encoding="utf-8"))["runs"])
         assert f"`results/{file.name}`" in cell and ("no final run" in cell) != final, file.name
     drawn = (ROOT / "docs" / "evidence" / "figures").glob("fig*.png")
     for number in {re.match(r"fig(\d+)", file.name)[1] for file in drawn}:
-        assert f"`docs/evidence/figures/fig{number}" in told["Figures", number], number
+        assert f"`docs/evidence/figures/fig{number}" in stated["Figures", number], number
 
 
 def test_a_name_that_is_not_there_is_found(tmp_path):

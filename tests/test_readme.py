@@ -1,4 +1,4 @@
-"""What README and docs tell to type: the Python runs, and the commands name recipes and fields that there are."""
+"""What README and docs say to type: the Python runs, and the commands name recipes and fields that there are."""
 
 import re
 import shlex

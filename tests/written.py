@@ -61,15 +61,19 @@ def write_run(folder: Path, recall: float, seed: int, eta: str = "0.1", per_clas
 def results_file(path: Path) -> Path:
     runs = []
     for cell in ("cub200-ms-lr1e-05", "cub200-ms-lr0.0002"):
-        for arm, base in (("sec", 0.62), ("none", 0.60), ("sec-relative", 0.63)):
+        for method, base in (("sec", 0.62), ("none", 0.60), ("sec-relative", 0.63)):
             for seed in range(2):
-                fields = {"seed": seed, "constraint.eta": 0 if arm == "none" else len(arm), "loop.save_every": seed}
+                fields = {
+                    "seed": seed,
+                    "constraint.eta": 0 if method == "none" else len(method),
+                    "loop.save_every": seed,
+                }
                 fields["optimizer.lr"] = cell.split("lr")[1]
                 recipe = options.to_dict(tiny_recipe("rendered-sec", fields))
                 value = base + 0.01 * seed
                 last = {"recall@1": value, "map@r": value / 2, "nmi": 0.5, "f1": 0.2, "norm_mean": 3, "norm_cv": 0.1}
                 norms = [[step, 1 / step, 3.0, 0.5] for step in (10, 20, 30)]
-                runs.append({"cell": cell, "method": arm, "recipe": recipe, "last": last, "norms": norms})
+                runs.append({"cell": cell, "method": method, "recipe": recipe, "last": last, "norms": norms})
     norms = [[1, float("nan"), 1.0, 1.0]]
     runs.append(runs[0] | {"method": "l2reg", "last": {}, "diverged": "at step 7", "norms": norms})
     path.write_text(json.dumps({"trials": runs[:3], "runs": runs}))
@@ -77,10 +81,10 @@ def results_file(path: Path) -> Path:
 
 
 def pair_file(path: Path) -> Path:
-    """A run of each of three arms: differences without intervals."""
+    """A run of each of three methods: differences without intervals."""
     found = {record["method"]: record for record in json.loads(results_file(path).read_text())["runs"][:6]}
-    for arm, recall in (("none", 0.592), ("sec", 0.647), ("sec-relative", 0.692)):
-        found[arm]["last"] |= {"recall@1": recall}
+    for method, recall in (("none", 0.592), ("sec", 0.647), ("sec-relative", 0.692)):
+        found[method]["last"] |= {"recall@1": recall}
     path.write_text(json.dumps({"runs": list(found.values()), "trials": []}))
     return path
 
@@ -88,15 +92,15 @@ def pair_file(path: Path) -> Path:
 def simclr_file(path: Path, finals: bool = True) -> Path:
     """Table 5: k-NN on the way, the probe at the end, and trials on held-out images that call them test images."""
     records = []
-    for arm, base in (("none", 0.7), ("sec", 0.72)):
+    for method, base in (("none", 0.7), ("sec", 0.72)):
         for seed in range(2):
             fields = {"seed": str(seed), "data.held_out": "0.1"}
-            fields |= {"constraint.eta": "0.25"} if arm == "sec" else {}
-            recipe = options.to_dict(find("simclr-cifar10" + "-sec" * (arm == "sec"), fields))
+            fields |= {"constraint.eta": "0.25"} if method == "sec" else {}
+            recipe = options.to_dict(find("simclr-cifar10" + "-sec" * (method == "sec"), fields))
             tests = [{"step": step, "knn": base - 0.2 + step / 1000 + seed / 50} for step in (0, 50, 100)]
             tests[-1] |= {"probe_top1": base + seed / 50, "probe_top5": 0.9, "probe_best_top1": 0.8}
             tests[-1] |= {"norm_mean": 3.0 + seed, "norm_variance": 0.5 + seed, "norm_cv": 0.2}
-            record = {"cell": "simclr-cifar10", "method": arm, "recipe": recipe, "last": tests[-1], "tests": tests}
+            record = {"cell": "simclr-cifar10", "method": method, "recipe": recipe, "last": tests[-1], "tests": tests}
             norms = [[step, 1 / step, 3.0 + seed, 0.5 + seed] for step in (50, 100)]
             records.append(record | {"tested": "test images, not trained on", "norms": norms})
     runs = [one | {"recipe": one["recipe"] | {"data": one["recipe"]["data"] | {"held_out": 0.0}}} for one in records]
@@ -105,18 +109,18 @@ def simclr_file(path: Path, finals: bool = True) -> Path:
 
 
 def faces_file(path: Path) -> Path:
-    """Table 4: two sets of pairs, identification among all distractors and one set, and what the norm foretells."""
+    """Table 4: two sets of pairs, identification among all distractors and one set, and what the norm predicts."""
     runs = []
-    for arm, base in (("none", 0.7), ("sec", 0.72), ("sec-relative", 0.69)):
+    for method, base in (("none", 0.7), ("sec", 0.72), ("sec-relative", 0.69)):
         for seed in range(2):
-            recipe = options.to_dict(find("lfw-cosface" + f"-{arm}" * (arm != "none"), {"seed": str(seed)}))
+            recipe = options.to_dict(find("lfw-cosface" + f"-{method}" * (method != "none"), {"seed": str(seed)}))
             value = base + seed / 50
             last = {"accuracy": value, "cfp_fp": value - 0.1, "cfp_ff": value + 0.1, "rank1@singles": 0.3}
             last |= {"rank1@1000": 0.2 + value / 4, "rank1@10000": value / 2, "rank1_norm_auroc": 1 - value}
             for name, step in (("cfp_fp", 0.01), ("cfp_ff", 0.11)):
                 last |= {f"{name}_auc": value + step, f"{name}_tar@0.01": value / 3, f"{name}_norm_auroc": value - step}
             last |= {"norm_mean": 3.0, "norm_variance": 0.5, "norm_cv": 0.2}
-            runs.append({"cell": "lfw-cosface", "method": arm, "recipe": recipe, "last": last, "norms": []})
+            runs.append({"cell": "lfw-cosface", "method": method, "recipe": recipe, "last": last, "norms": []})
     path.write_text(json.dumps({"trials": [], "runs": runs}))
     return path
 

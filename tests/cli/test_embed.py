@@ -20,9 +20,9 @@ def test_embed_and_inspect(trained, photos):
     assert embeddings.shape == (50, 16) and labels.tolist() == [f"class{n // 5}" for n in range(50)]
     paths = (trained.parent / "e.paths.txt").read_text().splitlines()
     assert paths[7].endswith("class1/2.png\tclass1")
-    told = isosphere("inspect", "e.npy", "e.labels.npy", folder=trained.parent).stdout
+    shown = isosphere("inspect", "e.npy", "e.labels.npy", folder=trained.parent).stdout
     for word in ("R@1", "MAP@R", "NMI", "norm decile", "coefficient of variation", "SEC"):
-        assert word in told
+        assert word in shown
     flat = isosphere("embed", trained, photos / "class3", "--out", "flat.npy", folder=trained.parent)
     assert np.load(trained.parent / "flat.npy").shape == (5, 16) and flat.stdout
     np.testing.assert_allclose(np.load(trained.parent / "flat.npy"), embeddings[15:20], rtol=1e-4, atol=1e-5)
@@ -80,8 +80,8 @@ def test_other_images_that_cannot_be_read_are_all_named_with_what_helps(kind, tr
         (tmp_path / "some" / file.relative_to(photos)).write_bytes(b"no picture")
     embedded, measured = ("embed", trained, "some", "--out", "e.npy"), ("evaluate", trained, "--data", "some")
     for words in (embedded, measured):
-        told = endings.words_of(refusal(*words, folder=tmp_path))
-        assert "class3/1.png" in told and "class4/2.png" in told and "--data.skip_unreadable true" in told
+        shown = endings.words_of(refusal(*words, folder=tmp_path))
+        assert "class3/1.png" in shown and "class4/2.png" in shown and "--data.skip_unreadable true" in shown
         isosphere(*words, "--data.skip_unreadable", "true", folder=tmp_path)
     kept = [path for path in sorted(photos.glob("*/*.png")) if path not in bad]
     wanted = load_run(trained, "cpu").embed(kept)  # seen as the run's own images are

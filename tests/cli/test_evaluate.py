@@ -37,8 +37,8 @@ def test_evaluate_refuses_images_of_which_each_is_alone_in_its_class(trained, ph
 
 
 def test_evaluate_on_other_images(trained, photos):
-    told = isosphere("evaluate", trained, "--data", photos, folder=trained.parent).stdout
-    assert "all 10 classes" in told and "5 have" in " ".join(told.split())
+    shown = isosphere("evaluate", trained, "--data", photos, folder=trained.parent).stdout
+    assert "all 10 classes" in shown and "5 have" in " ".join(shown.split())
     error = refusal("evaluate", trained, "--data", photos / "class3", folder=trained.parent)
     assert has(error, ValueError) and str(photos / "class3") in str(error)
 
@@ -70,15 +70,15 @@ def test_evaluate_on_other_images_with_a_split_measures_its_test_part(trained, p
 
 def test_evaluate_says_which_tested_classes_were_trained_on(trained, photos, tmp_path):
     assert json.loads((trained / "result.json").read_text())["tested"] == "test classes, never seen in training"
-    told = isosphere("evaluate", trained, "--data.train_fraction", "0.2", folder=tmp_path).stdout
-    assert ["3", "8"] == numbers(told.split("; ")[1])[:2] and "never seen" not in told
+    shown = isosphere("evaluate", trained, "--data.train_fraction", "0.2", folder=tmp_path).stdout
+    assert ["3", "8"] == numbers(shown.split("; ")[1])[:2] and "never seen" not in shown
     shutil.copytree(photos, tmp_path / "grown")
     shutil.copytree(photos / "class9", tmp_path / "grown" / "class00")
     shutil.copytree(photos / "class9", tmp_path / "grown" / "class01")
-    told = isosphere("evaluate", trained, "--data.root", "grown", folder=tmp_path).stdout
-    assert ["1", "6"] == numbers(told.split("; ")[1])[:2], "class4, which two new ones have moved"
-    told = isosphere("evaluate", trained, "--data.root", "grown", folder=tmp_path).stderr
-    assert "grown" in told and "not what" in told
+    shown = isosphere("evaluate", trained, "--data.root", "grown", folder=tmp_path).stdout
+    assert ["1", "6"] == numbers(shown.split("; ")[1])[:2], "class4, which two new ones have moved"
+    shown = isosphere("evaluate", trained, "--data.root", "grown", folder=tmp_path).stderr
+    assert "grown" in shown and "not what" in shown
     assert "not what" not in isosphere("evaluate", trained, folder=tmp_path).stderr
 
 

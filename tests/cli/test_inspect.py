@@ -12,15 +12,15 @@ from numbers_in import numbers
 
 
 @pytest.mark.parametrize(
-    "spread, told", [(0.1, "the norms hardly spread"), (0.2, r"turns 1.5 times (Adam) or 2.2 times (SGD) as far")]
+    "spread, given", [(0.1, "the norms hardly spread"), (0.2, r"turns 1.5 times (Adam) or 2.2 times (SGD) as far")]
 )
-def test_inspect_says_whether_sec_could_matter(spread, told, tmp_path):
+def test_inspect_says_whether_sec_could_matter(spread, given, tmp_path):
     unit = np.random.default_rng(0).normal(size=(40, 8))
     unit /= np.linalg.norm(unit, axis=1, keepdims=True)
     np.save(tmp_path / "e.npy", 5 * unit * np.where(np.arange(40) % 2, 1 - spread, 1 + spread)[:, None])
     np.save(tmp_path / "y.npy", np.arange(40) // 4)
     shown = " ".join(isosphere("inspect", "e.npy", "y.npy", folder=tmp_path).stdout.split())
-    assert f"{spread:.3f}" in numbers(shown) and told in shown
+    assert f"{spread:.3f}" in numbers(shown) and given in shown
 
 
 def test_inspect_reads_nothing_from_the_rounding_of_normalized_norms(tmp_path):
@@ -32,15 +32,15 @@ def test_inspect_reads_nothing_from_the_rounding_of_normalized_norms(tmp_path):
     assert "AUROC" not in shown and "errors" not in shown
 
 
-def test_inspect_tells_of_norms_where_there_are_no_classes(tmp_path):
+def test_inspect_shows_of_norms_where_there_are_no_classes(tmp_path):
     lengths = np.arange(1.0, 41)  # 20.5 on average, and (40 ** 2 - 1) / 12 the variance
     np.save(tmp_path / "e.npy", np.eye(8)[np.arange(40) % 8] * lengths[:, None])
     np.save(tmp_path / "same.npy", np.zeros(40, int))
     np.save(tmp_path / "names.npy", np.array(["cat", "dog"] * 20))
-    for words, told in (((), "no labels"), (("same.npy",), "one class only")):
+    for words, given in (((), "no labels"), (("same.npy",), "one class only")):
         shown = isosphere("inspect", "e.npy", *words, folder=tmp_path).stdout
         flowing = " ".join(shown.split())
-        assert numbers(flowing)[0] == "40" and f"{told}: " in flowing and "left out" in flowing
+        assert numbers(flowing)[0] == "40" and f"{given}: " in flowing and "left out" in flowing
         assert not any(word in shown for word in ("R@1", "MAP@R", "NMI", "AUROC"))
         assert {"20.5", "133.3"} <= {*numbers(flowing)} and "could matter" in flowing
         rows = [line.split()[1::2] for line in shown.splitlines() if line[:1] == "│"]
@@ -84,12 +84,12 @@ def test_inspect_of_odd_files(tmp_path):
         ("nan.npy",): "row 7",
         ("short.npy",): "(N, D)",
     }.items():
-        told = str(refusal("inspect", *words, folder=tmp_path))
-        assert culprit in told and "pickle" not in told
+        given = str(refusal("inspect", *words, folder=tmp_path))
+        assert culprit in given and "pickle" not in given
 
 
 @pytest.mark.parametrize(
-    "names, told",
+    "names, given",
     [
         (("embeddings", "labels"), "embeddings, labels"),
         (("X", "y"), "embeddings (X), labels (y)"),
@@ -97,14 +97,14 @@ def test_inspect_of_odd_files(tmp_path):
         ((), "embeddings (arr_0), labels (arr_1)"),
     ],
 )
-def test_inspect_of_one_archive_tells_what_two_files_do(names, told, tmp_path):
+def test_inspect_of_one_archive_shows_what_two_files_do(names, given, tmp_path):
     arrays = np.random.default_rng(0).normal(size=(40, 8)), np.array(["cat", "dog", "owl", "hen"] * 10)
     for name, array in zip(("e.npy", "y.npy"), arrays, strict=True):
         np.save(tmp_path / name, array)
     np.savez(tmp_path / "both.npz", *(() if names else arrays), **dict(zip(names, arrays, strict=False)))
     wanted = isosphere("inspect", "e.npy", "y.npy", folder=tmp_path).stdout
     shown = isosphere("inspect", "both.npz", folder=tmp_path).stdout
-    assert shown == f"both.npz holds {told}\n{wanted}" and numbers(wanted)[:2] == ["40", "4"]
+    assert shown == f"both.npz holds {given}\n{wanted}" and numbers(wanted)[:2] == ["40", "4"]
 
 
 def test_inspect_of_archives(trained, tmp_path):
@@ -124,13 +124,13 @@ def test_inspect_of_archives(trained, tmp_path):
     whole = (tmp_path / "own.npz").read_bytes()
     (tmp_path / "cut.npz").write_bytes(whole[:300])
     (tmp_path / "damaged.npz").write_bytes(whole[:400] + bytes([whole[400] ^ 255]) + whole[401:])
-    for words, told in {
+    for words, given in {
         ("alone.npz",): "alone.npz holds embeddings (vectors) 40 embeddings, no labels",
         ("ids.npz",): "ids.npz holds embeddings (x); not used: [ids] 40 embeddings, no labels",
         ("ids.npz", "y.npy"): "ids.npz holds embeddings (x); not used: [ids] 40 embeddings, 10 classes",
         ("own.npz",): "own.npz holds embeddings, labels; not used: features, y 40 embeddings, 10 classes",
     }.items():
-        assert " ".join(isosphere("inspect", *words, folder=tmp_path).stdout.split()).startswith(told)
+        assert " ".join(isosphere("inspect", *words, folder=tmp_path).stdout.split()).startswith(given)
     for name, culprits in {
         "unknown.npz": ("unknown.npz", "vectors", "ids"),
         "two.npz": ("two.npz", "y", "Y"),
@@ -142,11 +142,11 @@ def test_inspect_of_archives(trained, tmp_path):
         "cut.npz": ("cut.npz",),
         "damaged.npz": ("damaged.npz", "embeddings"),
     }.items():
-        told = str(refusal("inspect", name, folder=tmp_path))
-        assert all(culprit in told for culprit in culprits), told
+        given = str(refusal("inspect", name, folder=tmp_path))
+        assert all(culprit in given for culprit in culprits), given
 
 
-def test_inspect_of_a_runs_own_archive_tells_its_norms_and_metrics(trained):
+def test_inspect_of_a_runs_own_archive_shows_its_norms_and_metrics(trained):
     last = json.loads((trained / "result.json").read_text())["last"]
     shown = " ".join(isosphere("inspect", "run/test_embeddings.npz", folder=trained.parent).stdout.split())
     held, _, rest = shown.partition(";")

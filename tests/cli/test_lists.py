@@ -9,11 +9,11 @@ def test_datasets_says_what_is_installed_and_where_to_get_the_rest(tmp_path):
     (tmp_path / "data" / "CUB_200_2011" / "images" / "001.Albatross").mkdir(parents=True)
     (tmp_path / "data" / "CUB_200_2011" / "images.txt").write_text("1 001.Albatross/a.jpg\n")
     (tmp_path / "data" / "CUB_200_2011" / "image_class_labels.txt").write_text("1 1\n")
-    told = " ".join(isosphere("datasets", folder=tmp_path).stdout.split())
-    assert "CUB-200-2011" in told and "cars196" in told and "not installed" in told and "http" in told
+    shown = " ".join(isosphere("datasets", folder=tmp_path).stdout.split())
+    assert "CUB-200-2011" in shown and "cars196" in shown and "not installed" in shown and "http" in shown
     joined = isosphere("datasets", folder=tmp_path).stdout
     assert "--get sop" in joined and "--get cars196" not in joined and "--get inshop" not in joined
-    assert "CIFAR-100: isosphere train simclr-cifar10 --data.download true" in told
+    assert "CIFAR-100: isosphere train simclr-cifar10 --data.download true" in shown
     (tmp_path / "data").rename(tmp_path / "my[data]")
     assert "my[data]/CUB_200_2011" in isosphere("datasets", "my[data]", folder=tmp_path).stdout.replace("\n", "")
 

@@ -209,8 +209,8 @@ def test_names_that_are_not_utf8_go_all_the_way(photos, tmp_path):
 def test_what_a_loss_warns_of_is_a_line_of_ours_and_a_batch_of_one_class_is_refused(photos, tmp_path):
     words = ("train", "photos", photos, *PHOTOS.split(), "--loss", "Triplet")
     done = isosphere(*words, "--batches.size", "4", "--batches.per_class", "1", folder=tmp_path)
-    told = {line for line in done.stderr.splitlines() if "all labels" in line}
-    assert len(told) == 1 and told.pop().startswith("isosphere: ")
+    warned = {line for line in done.stderr.splitlines() if "all labels" in line}
+    assert len(warned) == 1 and warned.pop().startswith("isosphere: ")
     refused = refusal(*words, "--batches.size", "3", "--batches.per_class", "3", folder=tmp_path)
     assert has(refused, Incompatible) and "batches.size" in endings.words_of(refused)
 

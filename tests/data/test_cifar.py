@@ -157,7 +157,7 @@ def test_damaged_files_are_named(tmp_path):
     lambda labels: ["7", *labels[1:]], lambda labels: [10, *labels[1:]], lambda labels: [-1, *labels[1:]],
     lambda labels: labels[1:], lambda labels: [1.0, *labels[1:]], lambda labels: [[0], *labels[1:]], lambda labels: 3,
 ])  # fmt: skip
-def test_damaged_labels_are_told_with_their_file(tmp_path, damage):
+def test_damaged_labels_are_reported_with_their_file(tmp_path, damage):
     folder, parts, _ = python_files(tmp_path, "cifar10")
     images, labels = (part[40:80] for part in parts["train"])
     held = {"data": rows(images), "labels": damage(labels.tolist())}

@@ -35,7 +35,7 @@ class Server(ThreadingHTTPServer):
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
-        self.content, self.ranges_work, self.breaks, self.tells_length = CONTENT, True, [], True
+        self.content, self.ranges_work, self.breaks, self.shows_length = CONTENT, True, [], True
         self.asked: list[str | None] = []
         self.sent: list[int] = []
 
@@ -56,7 +56,7 @@ class Handler(BaseHTTPRequestHandler):
             return self.send_error(broken or code)
         body = server.content[start:]
         self.send_response(code)
-        if server.tells_length:
+        if server.shows_length:
             self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         body = body[:broken]
@@ -169,9 +169,9 @@ def test_a_refused_download_leaves_nothing(server: Server, tmp_path: Path, answe
     assert list(tmp_path.rglob("*")) == [tmp_path / "old"]
 
 
-@pytest.mark.parametrize("tells_length", [True, False])
-def test_a_wrong_checksum_deletes_the_file(server: Server, tells_length: bool, tmp_path: Path) -> None:
-    server.content, server.tells_length = CONTENT[:-1], tells_length
+@pytest.mark.parametrize("shows_length", [True, False])
+def test_a_wrong_checksum_deletes_the_file(server: Server, shows_length: bool, tmp_path: Path) -> None:
+    server.content, server.shows_length = CONTENT[:-1], shows_length
     with raised(DownloadFailed, url=server.url) as caught:
         fetch_archive(server.url, tmp_path / "a.tgz", MD5)
     assert hashlib.md5(CONTENT[:-1]).hexdigest() in caught.value.reason and MD5 in caught.value.reason

@@ -433,7 +433,7 @@ def test_people_in_train_and_test_folders_are_not_all_trained_on(folders: Path) 
         identities(folders.parent / "both")
 
 
-def test_what_is_not_there_is_told(tmp_path: Path) -> None:
+def test_what_is_not_there_is_reported(tmp_path: Path) -> None:
     with raised(UnknownName, name="cfp", known=[*SETS, tmp_path / "cfp.bin", tmp_path / "cfp_pair.txt"]):
         read_pairs("cfp", tmp_path)
     with raised(NoDataSet, folder=tmp_path, title="LFW", expected="one of pairs.txt, lfw.bin, lfw_pair.txt"):

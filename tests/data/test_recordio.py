@@ -184,7 +184,7 @@ def test_an_index_that_is_cut_off_is_refused(plain: RecordSet, tmp_path: Path) -
             RecordSet.pair(tmp_path)
 
 
-def test_an_index_of_insightface_has_as_many_records_as_the_first_tells(tmp_path: Path) -> None:
+def test_an_index_of_insightface_has_as_many_records_as_the_first_shows(tmp_path: Path) -> None:
     images = [(i, packed(png(pixels), LABELS[i - 1])) for i, pixels in enumerate(pictures(6), start=1)]
     ranges = [(7 + i, packed(b"", span)) for i, span in enumerate(([1.0, 3.0], [3.0, 6.0], [6.0, 7.0]))]
     written([(0, packed(b"", [7.0, 10.0])), *images, *ranges], tmp_path / "train.rec")

@@ -67,7 +67,7 @@ def test_class_batches_take_any_sequence_of_labels(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "labels, told",
+    "labels, value",
     [
         ([0.5, 1.5], "list of shape (2,) and float64"),
         (torch.eye(2, dtype=torch.long), "Tensor of shape (2, 2) and int64"),
@@ -79,10 +79,10 @@ def test_class_batches_take_any_sequence_of_labels(tmp_path):
         (3, "int"),
     ],
 )
-def test_what_are_no_labels_is_refused(labels, told):
+def test_what_are_no_labels_is_refused(labels, value):
     with pytest.raises(BadArgument) as error:
         ClassBatches(labels, 2, 1, seed=0)
-    assert (error.value.name, error.value.value) == ("labels", told)
+    assert (error.value.name, error.value.value) == ("labels", value)
 
 
 def test_class_batches_are_classes_times_images():

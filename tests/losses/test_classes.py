@@ -69,7 +69,7 @@ def test_no_chunk_is_larger_than_it_may_be(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(classes, "_raised_product", lambda a, b: shapes.append((len(a), b.shape[1])) or real(a, b))
     monkeypatch.setattr(classes, "BLOCK", 28)
     logits, gradient = [(7, 4), (7, 4), (7, 3)], (7, 3)
-    # kept where three blocks are few; otherwise each chunk's logits are computed again before its gradient
+    # kept where three blocks are few; else each chunk's logits are computed again before its gradient
     for few, backward in ((3, [gradient] * 3), (2, [shape for chunk in logits for shape in (chunk, gradient)])):
         monkeypatch.setattr(classes, "FEW", few)
         f, w, y = data(dim=3)

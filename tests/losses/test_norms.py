@@ -274,9 +274,9 @@ def test_half_inputs_give_float32(dtype):
 
 def test_one_warning_when_the_model_normalizes():
     sec, unit = SEC(), sphere.directions(some_embeddings(torch.float32).detach())
-    with pytest.warns(UserWarning) as told:
+    with pytest.warns(UserWarning) as caught:
         sec(unit)
-    assert len(told) == 1 and told[0].filename == __file__, "it points at the line that called"
+    assert len(caught) == 1 and caught[0].filename == __file__, "it points at the line that called"
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         sec(unit)

@@ -169,7 +169,7 @@ def test_drawn_classes_on_two_ranks(both: list[dict[str, Any]]) -> None:
     same(torch.cat([one["w"] for one in found]), gradients[1][drawn])
 
 
-def test_a_head_tells_what_it_holds_and_refuses_too_few_classes(both: list[dict[str, Any]]) -> None:
+def test_a_head_shows_what_it_holds_and_refuses_too_few_classes(both: list[dict[str, Any]]) -> None:
     assert "classes=4 of 7 from 3" in both[1]["repr"]
     assert both[0]["error"] == ("classes", 1)
 

@@ -84,5 +84,5 @@ def test_every_metric_needs_no_float64(monkeypatch):
     with NoFloat64():
         found = measured()
     for part, numbers in wanted.items():
-        # another precision may seed k-means otherwise
+        # another precision may seed k-means differently
         assert found[part] == pytest.approx(numbers, abs=0.1 if part == "clustering" else 1e-5), part

@@ -126,7 +126,7 @@ def test_scaled_copies_of_one_direction_tie(columns, dtype, monkeypatch):
 
 
 @pytest.mark.parametrize(("n", "m", "dim"), [(5, 500, 128), (9, 500, 512), (61, 61, 512), (501, 7, 512)])
-def test_equal_vectors_tie_wherever_blas_rounds_their_columns_otherwise(n, m, dim):
+def test_equal_vectors_tie_wherever_blas_rounds_their_columns_differently(n, m, dim):
     """In these shapes the last columns of a float64 product differ from the others on a usual CPU."""
     one = torch.randn(dim, generator=torch.Generator().manual_seed(n * m + dim), dtype=torch.float64)
     measured = identification(one.repeat(n, 1), torch.zeros(n, dtype=torch.long), one.repeat(m, 1), m, (1, m))

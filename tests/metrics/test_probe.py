@@ -132,7 +132,7 @@ def test_labels_may_be_any_integers_and_features_half_and_autocast():
     assert halves == expected
 
 
-def test_a_diverged_rate_is_told_and_leaves_the_others_alone():
+def test_a_diverged_rate_is_reported_and_leaves_the_others_alone():
     data = blobs(dtype=torch.float32)
     alone = linear_probe(*data, (0.1,), epochs=4)
     result = linear_probe(*data, (3e38, 0.1), epochs=4)
@@ -242,7 +242,7 @@ def test_scaled_copies_of_one_direction_vote_alike(dtype):
         assert knn_accuracy(rows[:700], labels, rows[700:], labels[:7], k=50)["top1"] == 0
 
 
-def test_equal_features_vote_alike_wherever_blas_rounds_their_columns_otherwise():
+def test_equal_features_vote_alike_wherever_blas_rounds_their_columns_differently():
     labels = torch.arange(1001) % 7
     for seed in range(4):
         one = torch.randn(1, 128, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)

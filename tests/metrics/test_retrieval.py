@@ -99,7 +99,7 @@ def test_a_collapsed_model_scores_nothing(n, d):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("n", [9, 61, 501, 1001])
-def test_equal_vectors_tie_wherever_blas_rounds_their_columns_otherwise(n, dtype):
+def test_equal_vectors_tie_wherever_blas_rounds_their_columns_differently(n, dtype):
     """In float64 the last columns of a product of 61 or 1,001 rows differ from the others on usual CPUs."""
     for seed in range(4):
         one = torch.randn(128, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)

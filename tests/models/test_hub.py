@@ -194,7 +194,7 @@ def test_no_network_is_built_to_know_that(monkeypatch):
     assert expects("resnet50").features == 2048
 
 
-def test_sources_are_told_from_names():
+def test_sources_are_reported_from_names():
     names = ["hf_hub:a/b", "hf-hub:a/b", "local-dir:x", "resnet18", "timm/resnet18", "package.module:Network"]
     assert [hub.is_source(name) for name in names] == [True] * 3 + [False] * 3
     assert schema.Model("hf_hub:a/b").backbone == "hf_hub:a/b"

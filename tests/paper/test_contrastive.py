@@ -1,4 +1,4 @@
-"""Recipes of Tables 5 and 12: every arm at the printed strength, in the plain scale and in the authors'."""
+"""Recipes of Tables 5 and 12: every method at the printed strength, in the plain scale and in the authors'."""
 
 import json
 
@@ -34,7 +34,7 @@ def test_names_claims_and_json():
 
 
 @pytest.mark.parametrize("name", [*ETAS, *(f"paper-{name}" for name in ETAS)])
-def test_arms_differ_in_the_constraint_alone(name):
+def test_methods_differ_in_the_constraint_alone(name):
     for suffix in SUFFIXES[1:]:
         assert changed(name, name + suffix) == {"claim", "constraint"}
 
@@ -58,7 +58,7 @@ def test_the_setting_of_appendix_b3(name):
     for recipe in (plain, authors):
         assert recipe.data.name == name.split("-")[1] and recipe.data.scale == (0.2, 1.0) and recipe.data.held_out == 0
         assert recipe.data.jitter == (0.4, 0.4, 0.4, 0.1)
-        assert recipe.model == schema.Model("resnet50_cifar", None, "mlp", dim=128, preprocessing=recipe.data.name)
+        assert recipe.model == schema.Model("resnet50_cifar", head="mlp", dim=128, preprocessing=recipe.data.name)
         assert recipe.batches == schema.Shuffled(256, views=2) and recipe.schedule == schema.Cosine(0.001)
         assert recipe.loop.unit == "epochs" and recipe.loop.steps == (200 if name.endswith("-200") else 100)
     assert authors.optimizer == schema.SGD(lr=0.5, weight_decay=1e-4, momentum=0.9, decay_batch_norm=True)
@@ -82,11 +82,11 @@ def test_batch_norm_is_decayed_by_simclr_alone_and_not_where_a_recipe_does_not_s
 @pytest.mark.parametrize("paper", [False, True])
 @pytest.mark.parametrize("dataset", ["cifar10", "cifar100"])
 @pytest.mark.parametrize("epochs", [100, 200])
-def test_table_5_has_five_arms_and_what_the_paper_printed_beside_them(dataset, epochs, paper):
-    ((cell, arms),) = cells("table5", Asked(dataset=dataset, paper=paper, epochs=epochs)).items()
-    assert list(arms) == ["none", "l2reg", "sec", "sec-ema", "sec-relative"]
-    for arm, recipe in arms.items():
-        assert recipe == CONTRASTIVE[("paper-" if paper else "") + cell + ("" if arm == "none" else f"-{arm}")]
+def test_table_5_has_five_methods_and_what_the_paper_printed_beside_them(dataset, epochs, paper):
+    ((cell, methods),) = cells("table5", Asked(dataset=dataset, paper=paper, epochs=epochs)).items()
+    assert list(methods) == ["none", "l2reg", "sec", "sec-ema", "sec-relative"]
+    for method, recipe in methods.items():
+        assert recipe == CONTRASTIVE[("paper-" if paper else "") + cell + ("" if method == "none" else f"-{method}")]
     metrics, rows = printed("table5", cell)
     assert metrics == ("top1", "top5") and list(rows) == ["none", "l2reg", "sec", "sec-ema"]
     best = {("cifar10", 100): 86.87, ("cifar10", 200): 90.35, ("cifar100", 100): 61.88, ("cifar100", 200): 66.59}

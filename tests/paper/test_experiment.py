@@ -19,7 +19,10 @@ SHIPPED = Path(__file__).parents[2] / "results"
 
 def chosen(table: str, changes: dict[str, str], **asked: object) -> dict:
     found = cells(table, Asked(**asked))
-    return {cell: {arm: override(recipe, changes) for arm, recipe in arms.items()} for cell, arms in found.items()}
+    return {
+        cell: {method: override(recipe, changes) for method, recipe in methods.items()}
+        for cell, methods in found.items()
+    }
 
 
 def write(path: Path, held: Experiment | None) -> Path:
@@ -115,8 +118,8 @@ def test_experiments_of_one_name_have_two_files(tmp_path):
 def test_a_file_that_older_versions_began_goes_on(tmp_path, table, changes, old):
     """The hash is that of a file which an older version wrote."""
     write(tmp_path / f"{old}.json", None)
-    arms = {"methods": ("sec",)} if "constraint.eta" in changes else {}
-    results = open_results(tmp_path, table, chosen(table, changes, **arms), changes, tuned="untuned" not in old)
+    methods = {"methods": ("sec",)} if "constraint.eta" in changes else {}
+    results = open_results(tmp_path, table, chosen(table, changes, **methods), changes, tuned="untuned" not in old)
     assert results.path == tmp_path / f"{old}.json"
 
 

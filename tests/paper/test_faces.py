@@ -32,7 +32,7 @@ def test_names_and_json():
 @pytest.mark.parametrize("row", ROWS)
 def test_every_row_trains_as_appendix_b2_says(row):
     recipe = FACES[f"casia-{row}"]
-    assert recipe.model == schema.Model("se_resnet50_ir", None, "dropout_fc_bn", dim=512)
+    assert recipe.model == schema.Model("se_resnet50_ir", head="dropout_fc_bn", dim=512)
     assert recipe.batches == schema.Shuffled(256) and (recipe.loop.unit, recipe.loop.steps) == ("epochs", EPOCHS)
     assert recipe.optimizer == schema.SGD(lr=0.1, weight_decay=5e-4, momentum=0.9)
     rates = [0.1] * 10 + [0.01] * 4 + [0.001] * 2
@@ -107,7 +107,7 @@ def test_eta_over_the_steps(head):
         assert eta_at(recipe, step) == pytest.approx(min(recipe.constraint.eta, 500 * step / total), abs=1e-12)
 
 
-def test_arms_of_a_head_differ_in_the_constraint_alone():
+def test_methods_of_a_head_differ_in_the_constraint_alone():
     for name in SETS:
         for head in MARGINS:
             for suffix in SUFFIXES[1:]:
@@ -128,7 +128,9 @@ def test_the_small_recipe_differs_in_data_backbone_and_length():
 def test_table_4_has_every_row_that_the_paper_printed():
     cells = tables.cells("table4", tables.Asked())
     assert list(cells) == [f"casia-{head}" for head in ("softmax", "normface", *MARGINS)]
-    for cell, arms in cells.items():
+    for cell, methods in cells.items():
         metrics, rows = tables.printed("table4", cell)
-        assert set(rows) <= set(arms) and all(len(row) == len(metrics) == 7 for row in rows.values())
-        assert all(recipe == FACES[cell + ("" if arm == "none" else f"-{arm}")] for arm, recipe in arms.items())
+        assert set(rows) <= set(methods) and all(len(row) == len(metrics) == 7 for row in rows.values())
+        assert all(
+            recipe == FACES[cell + ("" if method == "none" else f"-{method}")] for method, recipe in methods.items()
+        )

@@ -1,4 +1,4 @@
-"""The paper's figures: strengths beside its numbers, trials, and sketches by geometry."""
+"""The paper's figures: strengths next to its numbers, trials, and sketches by geometry."""
 
 import json
 import math
@@ -64,8 +64,8 @@ def test_an_ablation_does_not_take_another_experiment_for_a_seed(make_results, r
 
 def test_our_own_ablations_are_not_refused():
     for table in ("table2", "table8", "table9"):
-        for arms in cells(table, Asked()).values():
-            recipes = [json.loads(json.dumps(options.to_dict(recipe))) for recipe in arms.values()]
+        for methods in cells(table, Asked()).values():
+            recipes = [json.loads(json.dumps(options.to_dict(recipe))) for recipe in methods.values()]
             assert labels.differing(recipes, without=("rho", "seed")) == {}
 
 

@@ -5,7 +5,7 @@ import pytest
 from isosphere.paper import published
 
 DATASETS, LOSSES = ("cub200", "cars196", "sop", "inshop"), ("triplet", "semihard", "npair", "ms")
-ARMS = ["none", "l2reg", "sec", "sec-ema"]
+METHODS = ["none", "l2reg", "sec", "sec-ema"]
 CELLS = [(dataset, loss) for dataset in DATASETS for loss in LOSSES]
 
 
@@ -17,7 +17,7 @@ def test_splits():
 
 
 @pytest.mark.parametrize(
-    "dataset, loss, arm, metric, value",
+    "dataset, loss, method, metric, value",
     [
         ("cub200", "triplet", "none", "recall@1", 53.34),
         ("cub200", "triplet", "sec", "f1", 30.83),
@@ -33,17 +33,17 @@ def test_splits():
         ("inshop", "npair", "sec-ema", "recall@50", 99.06),
     ],
 )
-def test_retrieval_results(dataset, loss, arm, metric, value):
+def test_retrieval_results(dataset, loss, method, metric, value):
     column = published.RETRIEVAL_METRICS[dataset].index(metric)
-    assert published.RETRIEVAL_RESULTS[dataset, loss][arm][column] == value
+    assert published.RETRIEVAL_RESULTS[dataset, loss][method][column] == value
 
 
 def test_retrieval_tables_are_whole():
     assert list(published.RETRIEVAL_RESULTS) == CELLS == list(published.ETAS) == list(published.LEARNING_RATES)
-    for (dataset, _), arms in published.RETRIEVAL_RESULTS.items():
-        assert list(arms) == ARMS
-        assert all(len(row) == len(published.RETRIEVAL_METRICS[dataset]) for row in arms.values())
-        recalls = [row[-4:] for row in arms.values()]
+    for (dataset, _), methods in published.RETRIEVAL_RESULTS.items():
+        assert list(methods) == METHODS
+        assert all(len(row) == len(published.RETRIEVAL_METRICS[dataset]) for row in methods.values())
+        recalls = [row[-4:] for row in methods.values()]
         assert all(list(row) == sorted(row) for row in recalls), "recall@K cannot fall with K"
 
 
@@ -89,7 +89,7 @@ def test_faces():
     assert results["arcface"]["sec-ema"][metrics.index("megaface@1e6")] == 91.02
     assert results["sphereface"]["l2reg"][metrics.index("megaface@1e3")] == 97.87
     for loss in ("sphereface", "cosface", "arcface"):
-        assert list(results[loss]) == ARMS and {len(row) for row in results[loss].values()} == {7}
+        assert list(results[loss]) == METHODS and {len(row) for row in results[loss].values()} == {7}
     assert published.FACE_ETAS["arcface"] == (1e-3, 5.0, 1.0)
     assert published.FACE_ETAS["sphereface"].l2reg == 5e-3
 
@@ -98,6 +98,8 @@ def test_simclr():
     results = published.SIMCLR_RESULTS
     assert results["cifar10", 100]["none"] == (84.76, 99.36) and results["cifar10", 200]["sec"] == (90.35, 99.77)
     assert results["cifar100", 100]["sec-ema"] == (61.88, 87.85) and results["cifar100", 200]["l2reg"] == (66.57, 90.18)
-    assert list(results) == list(published.SIMCLR_ETAS) and all(list(arms) == ARMS for arms in results.values())
+    assert list(results) == list(published.SIMCLR_ETAS) and all(
+        list(methods) == METHODS for methods in results.values()
+    )
     assert published.SIMCLR_ETAS["cifar10", 200] == (5e-3, 0.25, 1.0)
     assert published.SIMCLR_ETAS["cifar100", 100] == (1e-3, 0.01, 0.05)

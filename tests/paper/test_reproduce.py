@@ -41,11 +41,11 @@ def benchmark(tmp_path_factory):
     return root
 
 
-def few_cells(benchmark, losses=("ms",), arms=("none", "sec", "l2reg")):
+def few_cells(benchmark, losses=("ms",), methods=("none", "sec", "l2reg")):
     changes = TINY | {"data.root": str(benchmark), "data.pack": str(benchmark / "packed")}
-    asked = Asked("cub200", losses, arms)
+    asked = Asked("cub200", losses, methods)
     return {
-        cell: {arm: override(recipe, changes) for arm, recipe in its.items()}
+        cell: {method: override(recipe, changes) for method, recipe in its.items()}
         for cell, its in cells("table3", asked).items()
     }
 
@@ -59,7 +59,8 @@ def test_a_table_is_tuned_run_and_not_run_again(benchmark, tmp_path, monkeypatch
     records = reproduce.reproduce(chosen, (0, 1), True, reproduce.Results(file), tmp_path / "runs", "cpu")
     held = json.loads(file.read_text())
     assert len(held["trials"]) == 12 and len(held["runs"]) == 6 and len(trained) == 18
-    assert [(r["method"], r["seed"]) for r in records] == [(arm, s) for s in (0, 1) for arm in ("none", "sec", "l2reg")]
+    made = [(r["seed"], r["method"]) for r in records]
+    assert made == [(seed, method) for seed in (0, 1) for method in ("none", "sec", "l2reg")]
 
     # Nothing is chosen on test classes: a trial trains on 80 training classes and is measured on the other 20.
     everything = build_task(chosen["cub200-ms"]["none"].data, torch.device("cpu"))
@@ -71,10 +72,10 @@ def test_a_table_is_tuned_run_and_not_run_again(benchmark, tmp_path, monkeypatch
     for run in trained[12:]:
         assert run.task.evaluation.images.classes == everything.evaluation.images.classes
 
-    # The best trial of an arm by MAP@R is what its final runs have; L2-reg takes SEC's learning rate.
-    for arm in ("none", "sec"):
-        best = max((t for t in held["trials"] if t["method"] == arm), key=lambda trial: trial["last"]["map@r"])
-        for run in (r for r in held["runs"] if r["method"] == arm):
+    # The best trial of a method by MAP@R is what its final runs have; L2-reg takes SEC's learning rate.
+    for method in ("none", "sec"):
+        best = max((t for t in held["trials"] if t["method"] == method), key=lambda trial: trial["last"]["map@r"])
+        for run in (r for r in held["runs"] if r["method"] == method):
             assert run["recipe"]["optimizer"] == best["recipe"]["optimizer"]
             assert run["recipe"]["constraint"] == best["recipe"]["constraint"]
     finals = [(run["method"], run["recipe"]["optimizer"]["lr"]) for run in held["runs"]]
@@ -102,7 +103,7 @@ def test_norms_over_training_are_those_of_the_embeddings(benchmark, tmp_path, mo
         return real(run, *rest)
 
     monkeypatch.setattr(tuning, "train", watched)
-    chosen, results = few_cells(benchmark, arms=("none",)), reproduce.Results(tmp_path / "r.json")
+    chosen, results = few_cells(benchmark, methods=("none",)), reproduce.Results(tmp_path / "r.json")
     (record,) = reproduce.reproduce(chosen, (0,), False, results, tmp_path / "runs", "cpu")
     assert len(seen) == 2 and [len(line) for line in record["norms"]] == [4, 4]
     for step, (line, embeddings) in enumerate(zip(record["norms"], seen, strict=True), 1):
@@ -121,9 +122,9 @@ def test_the_command_runs_a_table_and_prints_what_it_holds(benchmark, tmp_path):
     (file,) = (tmp_path / "results").iterdir()  # named after the table and what was changed of it
     held = json.loads(file.read_text())
     assert (len(held["trials"]), len(held["runs"])) == (12, 4) and file.name.startswith("retrieval_cub200_")
-    for arm in ("none", "sec"):
-        mean = sum(100 * r["last"]["recall@1"] for r in held["runs"] if r["method"] == arm) / 2
-        assert any(line.split()[:2] == [arm, "2"] and f"{mean:.1f} ±" in line for line in done.stdout.splitlines())
+    for method in ("none", "sec"):
+        mean = sum(100 * r["last"]["recall@1"] for r in held["runs"] if r["method"] == method) / 2
+        assert any(line.split()[:2] == [method, "2"] and f"{mean:.1f} ±" in line for line in done.stdout.splitlines())
     assert "sec - none" in done.stdout
     again = isosphere(*words, folder=tmp_path)
     assert again.stdout == done.stdout and "0 runs made now, 4 taken from" in again.stderr
@@ -133,9 +134,9 @@ def test_a_table_takes_the_settings_of_another_networks_runs(benchmark, tmp_path
     monkeypatch.setattr(tuning.Runner, "run", lambda *given: pytest.fail("all that is asked for is there"))
     chosen, results = few_cells(benchmark), reproduce.Results(tmp_path / "here.json")
     source, best = reproduce.Results(tmp_path / "there.json"), {}
-    for arm in ("none", "sec"):
-        best[arm] = override(trials(arm, chosen["cub200-ms"][arm])[3], {"model.dim": "16"})
-        source.records["runs"].append({"cell": "cub200-ms", "method": arm, "recipe": options.to_dict(best[arm])})
+    for method in ("none", "sec"):
+        best[method] = override(trials(method, chosen["cub200-ms"][method])[3], {"model.dim": "16"})
+        source.records["runs"].append({"cell": "cub200-ms", "method": method, "recipe": options.to_dict(best[method])})
     asked = []
     monkeypatch.setattr(results, "find", lambda kind, recipe: asked.append((kind, recipe)) or {"last": {}})
     reproduce.reproduce(chosen, (0,), True, results, tmp_path / "runs", "cpu", source)
@@ -159,12 +160,12 @@ def test_paired_seeds_share_first_weights_and_batches(benchmark):
 
 
 def test_other_recipes_are_never_taken_for_this_one(benchmark, tmp_path):
-    file, chosen = tmp_path / "r.json", few_cells(benchmark, arms=("none",))
+    file, chosen = tmp_path / "r.json", few_cells(benchmark, methods=("none",))
     reproduce.reproduce(chosen, (0,), False, reproduce.Results(file), tmp_path / "runs", "cpu")
-    wider = {cell: {arm: override(r, {"model.dim": "16"}) for arm, r in its.items()} for cell, its in chosen.items()}
+    wider = {cell: {m: override(r, {"model.dim": "16"}) for m, r in its.items()} for cell, its in chosen.items()}
     (record,) = reproduce.reproduce(wider, (0,), False, reproduce.Results(file), tmp_path / "runs", "cpu")
     assert record["recipe"]["model"]["dim"] == 16
-    # A run of the same cell, arm and seed that was set otherwise gives way: it is not another seed.
+    # A run of the same cell, method and seed that was set differently gives way: it is not another seed.
     assert [run["recipe"]["model"]["dim"] for run in json.loads(file.read_text())["runs"]] == [16]
     runner, folder = tuning.Runner("cpu"), next((tmp_path / "runs").iterdir())
     held = json.loads((folder / "result.json").read_text())["recipe"]["model"]["dim"]
@@ -186,7 +187,7 @@ def test_lists_of_faces_count_by_their_names(field, one, same, other):
 
 
 def test_what_a_killed_run_left_is_not_counted(benchmark, tmp_path):
-    recipe = few_cells(benchmark, arms=("none",))["cub200-ms"]["none"]
+    recipe = few_cells(benchmark, methods=("none",))["cub200-ms"]["none"]
     folder = tmp_path / "runs" / f"cub200-ms-none-{digest(recipe)}-seed0"
     folder.mkdir(parents=True)
     (folder / "metrics.jsonl").write_text('{"step": 0, "kind": "test", "recall@1": 1.0}\n{"step": 1, "ki')
@@ -202,15 +203,15 @@ def test_what_a_killed_run_left_is_not_counted(benchmark, tmp_path):
     [({}, (0, 100), Option("seeds"), 100), ({"data.held_out": "20"}, (0,), Option("data.held_out"), 20)],
 )
 def test_the_protocol_is_guarded(benchmark, tmp_path, changes, seeds, name, value):
-    chosen = few_cells(benchmark, arms=("none",))
-    chosen = {cell: {arm: override(r, changes) for arm, r in its.items()} for cell, its in chosen.items()}
+    chosen = few_cells(benchmark, methods=("none",))
+    chosen = {cell: {method: override(r, changes) for method, r in its.items()} for cell, its in chosen.items()}
     with pytest.raises(BadArgument) as caught:
         reproduce.reproduce(chosen, seeds, True, reproduce.Results(tmp_path / "r.json"), tmp_path / "runs", "cpu")
     assert (caught.value.name, caught.value.value) == (name, value)
 
 
 def test_a_method_without_trials_needs_that_whose_rate_it_takes(benchmark, tmp_path):
-    only = few_cells(benchmark, arms=("l2reg",))
+    only = few_cells(benchmark, methods=("l2reg",))
     with pytest.raises(Incompatible) as caught:
         reproduce.reproduce(only, (0,), True, reproduce.Results(tmp_path / "r.json"), tmp_path / "runs", "cpu")
     assert caught.value.remedies[0] == Option("methods", "l2reg sec")
@@ -240,7 +241,7 @@ def test_a_step_through_the_real_backbones_with_frozen_batch_norm(benchmark, tmp
 
 
 def test_a_broken_table_goes_on_with_nothing_lost(benchmark, tmp_path, monkeypatch):
-    file, chosen = tmp_path / "r.json", few_cells(benchmark, arms=("none", "sec"))
+    file, chosen = tmp_path / "r.json", few_cells(benchmark, methods=("none", "sec"))
     calls = []
 
     def breaks(run, *rest):
@@ -260,10 +261,10 @@ def test_a_broken_table_goes_on_with_nothing_lost(benchmark, tmp_path, monkeypat
 def test_a_signal_at_the_end_of_a_run_stops_before_the_next(tmp_path, monkeypatch):
     taken = loop.evaluate
 
-    def take(exam, embedder, final, seed):
+    def take(evaluation, embedder, final, seed):
         if final:
             signal.raise_signal(signal.SIGTERM)
-        return taken(exam, embedder, final, seed)
+        return taken(evaluation, embedder, final, seed)
 
     monkeypatch.setattr(loop, "evaluate", take)
     recipes = {tmp_path / str(seed): tiny_recipe("rendered-sec", {"seed": seed}) for seed in range(2)}
@@ -280,7 +281,7 @@ def test_a_diverged_run_is_recorded_and_the_table_goes_on(benchmark, tmp_path, m
         raise Diverged(1, "why", {}, (Option("optimizer.lr"),))
 
     monkeypatch.setattr(tuning, "train", diverges)
-    chosen = few_cells(benchmark, arms=("none", "sec"))
+    chosen = few_cells(benchmark, methods=("none", "sec"))
     file = tmp_path / "r.json"
     records = reproduce.reproduce(chosen, (0,), True, reproduce.Results(file), tmp_path / "runs", "cpu")
     assert [r["last"] for r in records] == [{}, {}] and "diverged" in records[0]["diverged"]
@@ -296,7 +297,7 @@ def test_results_that_cannot_be_read_are_named(tmp_path):
 
 
 def test_an_older_file_of_results_is_gone_on_with_in_todays_words(benchmark, tmp_path):
-    file, chosen = tmp_path / "r.json", few_cells(benchmark, arms=("none", "sec"))
+    file, chosen = tmp_path / "r.json", few_cells(benchmark, methods=("none", "sec"))
     (only,) = [{cell: {"none": its["none"]} for cell, its in chosen.items()}]
     (made,) = reproduce.reproduce(only, (0,), False, reproduce.Results(file), tmp_path / "runs", "cpu")
     held = json.loads(file.read_text())

@@ -50,20 +50,20 @@ def pictures(images) -> set[bytes]:
     return {pixels.numpy().tobytes() for pixels in images.pixels}
 
 
-def test_arms_are_tuned_on_training_images_and_measured_on_test_images(cifar10, tmp_path, monkeypatch):
+def test_methods_are_tuned_on_training_images_and_measured_on_test_images(cifar10, tmp_path, monkeypatch):
     trained, real = [], loop.train
     monkeypatch.setattr(tuning, "train", lambda run, *rest: (trained.append(run), real(run, *rest))[1])
     changes, file = TINY | {"data.root": str(cifar10)}, tmp_path / "results" / "simclr_cifar10.json"
-    ((cell, arms),) = cells("table5", Asked(methods=("none", "l2reg", "sec"))).items()
-    arms = {arm: override(recipe, changes) for arm, recipe in arms.items()}
-    chosen = {cell: arms}
+    ((cell, methods),) = cells("table5", Asked(methods=("none", "l2reg", "sec"))).items()
+    methods = {method: override(recipe, changes) for method, recipe in methods.items()}
+    chosen = {cell: methods}
     records = reproduce.reproduce(chosen, (0,), True, reproduce.Results(file), tmp_path / "runs", "cpu")
     held = json.loads(file.read_text())
-    assert len(held["trials"]) == 20 and len(held["runs"]) == len(arms) == 3 and len(trained) == 23
+    assert len(held["trials"]) == 20 and len(held["runs"]) == len(methods) == 3 and len(trained) == 23
     assert [trial["method"] for trial in held["trials"]] == ["none"] * 10 + ["sec"] * 10
 
     # Nothing is chosen on test images: a trial trains on 90 training images and is measured on the other 10.
-    everything = build_task(arms["none"].data, torch.device("cpu"))
+    everything = build_task(methods["none"].data, torch.device("cpu"))
     train, test = pictures(everything.images), pictures(everything.evaluation.images)
     assert len(train) == TRAIN and len(test) == TEST and not train & test
     for run in trained[:20]:
@@ -75,17 +75,17 @@ def test_arms_are_tuned_on_training_images_and_measured_on_test_images(cifar10, 
         assert run.recipe.data.held_out == 0 and run.recipe.seed == 0
         assert pictures(run.task.images) == train and pictures(run.task.evaluation.images) == test
 
-    # The best trial of an arm by the probe's last top-1 is what its final run has; L2-reg takes SEC's rate and decay.
+    # The best trial of a method by the probe's last top-1 is what its final run has; L2-reg takes SEC's rate and decay.
     finals = {run["method"]: run["recipe"] for run in held["runs"]}
-    for arm in ("none", "sec"):
-        best = max((t for t in held["trials"] if t["method"] == arm), key=lambda trial: trial["last"]["probe_top1"])
-        assert finals[arm]["optimizer"] == best["recipe"]["optimizer"]
-        assert finals[arm]["constraint"] == best["recipe"]["constraint"]
+    for method in ("none", "sec"):
+        best = max((t for t in held["trials"] if t["method"] == method), key=lambda trial: trial["last"]["probe_top1"])
+        assert finals[method]["optimizer"] == best["recipe"]["optimizer"]
+        assert finals[method]["constraint"] == best["recipe"]["constraint"]
     assert len({trial["last"]["probe_top1"] for trial in held["trials"]}) > 1, "there is something to choose by"
     assert finals["l2reg"]["optimizer"] == finals["sec"]["optimizer"]
-    assert finals["l2reg"]["constraint"]["eta"] == arms["l2reg"].constraint.eta
+    assert finals["l2reg"]["constraint"]["eta"] == methods["l2reg"].constraint.eta
 
-    # Records tell norms over training, k-NN's course and the probe, and no path.
+    # Records hold norms over training, k-NN's course and the probe, and no path.
     assert {record["tested"] for record in held["trials"]} == {"held-out training images, not trained on"}
     assert {record["tested"] for record in held["runs"]} == {"test images, not trained on"}
     for record in held["trials"] + held["runs"]:
@@ -98,14 +98,14 @@ def test_arms_are_tuned_on_training_images_and_measured_on_test_images(cifar10, 
     assert len(trained) == 23 and again == records
 
 
-def test_the_two_best_of_an_arm_are_tried_again_at_full_length(cifar10, tmp_path, monkeypatch):
+def test_the_two_best_of_an_method_are_tried_again_at_full_length(cifar10, tmp_path, monkeypatch):
     """What is best after a short trial need not be after a long one: the long one decides, for other networks, too.
 
     A trial counts by the rate of the probe that suits it.
     """
     monkeypatch.setitem(tables.TUNINGS, "cifar10", replace(tables.UNSEEN_IMAGES, steps=1, whole=2))
-    ((cell, arms),) = cells("table5", Asked(methods=("none",))).items()
-    recipe = override(arms["none"], TINY | {"data.root": str(cifar10), "loop.steps": "2", "loop.save_every": "1"})
+    ((cell, methods),) = cells("table5", Asked(methods=("none",))).items()
+    recipe = override(methods["none"], TINY | {"data.root": str(cifar10), "loop.steps": "2", "loop.save_every": "1"})
     short = trials("none", recipe)
     made, real = [], tuning.Runner.run
 
@@ -155,11 +155,11 @@ def test_the_same_command_goes_on_after_sigterm(cifar10, tmp_path, capsys, monke
             "--results", tmp_path / name, "--out", tmp_path / name / "runs",
         ]  # fmt: skip
         for _ in stops:
-            code, _, told = command(capsys, "reproduce", *given)
+            code, _, err = command(capsys, "reproduce", *given)
             assert code == 128 + signal.SIGTERM
-            assert "run the same command to go on" in " ".join(told.split())
-        code, _, told = command(capsys, "reproduce", *given)
-        assert code == 0 and len(steps) == 3 * 11, told
+            assert "run the same command to go on" in " ".join(err.split())
+        code, _, err = command(capsys, "reproduce", *given)
+        assert code == 0 and len(steps) == 3 * 11, err
         (file,) = (tmp_path / name).glob("*.json")
         held[name] = json.loads(file.read_text())
     for kind, count in (("trials", 10), ("runs", 1)):
@@ -169,21 +169,21 @@ def test_the_same_command_goes_on_after_sigterm(cifar10, tmp_path, capsys, monke
             assert all(one[part] == other[part] for part in ("recipe", "last", "oracle", "norms", "tests"))
 
 
-@pytest.mark.parametrize("where", ["last step", "last exam", "divergence"])
+@pytest.mark.parametrize("where", ["last step", "last evaluation", "divergence"])
 def test_a_signal_at_the_end_of_a_run_stops_the_table(where, cifar10, tmp_path, capsys, monkeypatch):
     """What has come to its end is kept, and the same command goes on with the next."""
     steps, step, probe = [], loop.train_step, contrastive.linear_probe
 
     def train_step(run, *batch):
         steps.append(run)
-        if len(steps) == 3 and where != "last exam":
+        if len(steps) == 3 and where != "last evaluation":
             signal.raise_signal(signal.SIGTERM)
             if where == "divergence":
                 raise Diverged(1, "why", {}, (Option("optimizer.lr"),))
         return step(run, *batch)
 
     def linear_probe(*given, **settings):
-        if len(steps) == 3 and where == "last exam":
+        if len(steps) == 3 and where == "last evaluation":
             signal.raise_signal(signal.SIGTERM)
         return probe(*given, **settings)
 
@@ -192,14 +192,14 @@ def test_a_signal_at_the_end_of_a_run_stops_the_table(where, cifar10, tmp_path, 
     fields = [word for key, value in (TINY | {"data.root": str(cifar10)}).items() for word in (f"--{key}", value)]
     given = ["table5", "--no-tune", "--methods", "none", "sec", "--device", "cpu", *fields,
              "--results", tmp_path / "results", "--out", tmp_path / "runs"]  # fmt: skip
-    code, _, told = command(capsys, "reproduce", *given)
-    assert code == 128 + signal.SIGTERM and len(steps) == 3, told
-    assert "run the same command to go on" in " ".join(told.split())
+    code, _, err = command(capsys, "reproduce", *given)
+    assert code == 128 + signal.SIGTERM and len(steps) == 3, err
+    assert "run the same command to go on" in " ".join(err.split())
     (file,) = (tmp_path / "results").glob("*.json")
     (kept,) = json.loads(file.read_text())["runs"]
     assert kept["method"] == "none" and ("diverged" in kept) == (where == "divergence")
-    code, _, told = command(capsys, "reproduce", *given)
-    assert code == 0 and len(steps) == 6 and "1 runs made now, 1 taken from" in " ".join(told.split()), told
+    code, _, err = command(capsys, "reproduce", *given)
+    assert code == 0 and len(steps) == 6 and "1 runs made now, 1 taken from" in " ".join(err.split()), err
     assert json.loads(file.read_text())["runs"][0] == kept
 
 
@@ -214,8 +214,8 @@ def test_tuning_and_backbone_stand_in_the_name_of_the_results(tmp_path, capsys, 
     smaller = ("--model.backbone", "resnet18_cifar")
     for words in (("table5",), ("table5", *smaller), ("table5", "--no-tune", *smaller), ("table5", "--paper"),
                   ("table5", "--dataset", "cifar100", "--epochs", "200"), ("table4", "--tune")):  # fmt: skip
-        code, _, told = command(capsys, "reproduce", *words, "--results", tmp_path)
-        assert code == 0, told
+        code, _, err = command(capsys, "reproduce", *words, "--results", tmp_path)
+        assert code == 0, err
     assert [(tune, name) for _, tune, name in asked] == [
         (True, "simclr_cifar10"),
         (True, "simclr_cifar10_resnet18"),
@@ -258,10 +258,10 @@ def test_a_run_whose_norms_overflowed_is_kept(tmp_path):
 def test_settings_are_taken_from_the_runs_of_another_network(cifar10, tmp_path, capsys, monkeypatch):
     trained, real = [], loop.train
     monkeypatch.setattr(tuning, "train", lambda run, *rest: (trained.append(run), real(run, *rest))[1])
-    ((cell, arms),) = cells("table5", Asked(methods=("none", "l2reg", "sec"))).items()
-    wide = {arm: override(recipe, TINY | {"model.backbone": "resnet18_cifar"}) for arm, recipe in arms.items()}
+    ((cell, methods),) = cells("table5", Asked(methods=("none", "l2reg", "sec"))).items()
+    wide = {method: override(recipe, TINY | {"model.backbone": "resnet18_cifar"}) for method, recipe in methods.items()}
     chosen = {"none": trials("none", wide["none"])[4], "sec": trials("sec", wide["sec"])[1]}
-    held = [final(cell, arm, recipe) for arm, recipe in chosen.items()]
+    held = [final(cell, method, recipe) for method, recipe in chosen.items()]
     hundred = json.loads(json.dumps(held).replace('"name": "cifar10"', '"name": "cifar100"'))
     other_data = json.loads(json.dumps(hundred).replace('"lr": ', '"lr": 1'))
     source = tmp_path / "simclr_cifar10_resnet18.json"
@@ -270,30 +270,30 @@ def test_settings_are_taken_from_the_runs_of_another_network(cifar10, tmp_path, 
     fields = [word for key, value in changes.items() for word in (f"--{key}", value)]
     given = ["table5", "--methods", "none", "l2reg", "sec", "--device", "cpu", "--results", tmp_path / "found",
              "--out", tmp_path / "runs", *fields]  # fmt: skip
-    code, _, told = command(capsys, "reproduce", *given, "--tuned-by", source)
-    assert code == 0, told
+    code, _, err = command(capsys, "reproduce", *given, "--tuned-by", source)
+    assert code == 0, err
 
     (file,) = (tmp_path / "found").glob("*.json")
     found = json.loads(file.read_text())
     assert found["trials"] == [] and len(trained) == len(found["runs"]) == 3
     finals = {run["method"]: run["recipe"] for run in found["runs"]}
-    for arm, recipe in chosen.items():
-        assert finals[arm]["optimizer"] == options.to_dict(recipe)["optimizer"]
-        assert finals[arm]["constraint"] == options.to_dict(recipe)["constraint"]
+    for method, recipe in chosen.items():
+        assert finals[method]["optimizer"] == options.to_dict(recipe)["optimizer"]
+        assert finals[method]["constraint"] == options.to_dict(recipe)["constraint"]
     assert finals["l2reg"]["optimizer"] == finals["sec"]["optimizer"]
-    assert finals["l2reg"]["constraint"]["eta"] == arms["l2reg"].constraint.eta
+    assert finals["l2reg"]["constraint"]["eta"] == methods["l2reg"].constraint.eta
     assert all(recipe["model"]["backbone"] == "small_cnn" and recipe["seed"] == 0 for recipe in finals.values())
 
     # Longer training is another cell with the same settings.
-    code, _, told = command(capsys, "reproduce", *given, "--epochs", "200", "--loop.steps", "4", "--tuned-by", source)
-    assert code == 0 and len(trained) == 6, told
+    code, _, err = command(capsys, "reproduce", *given, "--epochs", "200", "--loop.steps", "4", "--tuned-by", source)
+    assert code == 0 and len(trained) == 6, err
     assert [run.recipe.optimizer for run in trained[3:]] == [run.recipe.optimizer for run in trained[:3]]
 
     # Another data set's serve where this one has none.
     source.write_text(json.dumps({"trials": [], "runs": hundred}))
     elsewhere = ["--results", tmp_path / "again", "--out", tmp_path / "others"]
-    code, _, told = command(capsys, "reproduce", *given, *elsewhere, "--tuned-by", source)
-    assert code == 0 and len(trained) == 9, told
+    code, _, err = command(capsys, "reproduce", *given, *elsewhere, "--tuned-by", source)
+    assert code == 0 and len(trained) == 9, err
     assert [run.recipe for run in trained[6:]] == [run.recipe for run in trained[:3]]
 
     # Nobody takes them for runs that were tuned themselves: neither here nor in the file.
@@ -311,19 +311,19 @@ def test_settings_are_taken_from_the_runs_of_another_network(cifar10, tmp_path, 
 
 def test_only_data_that_is_tuned_alike_lends_its_settings(tmp_path):
     """SOP's rates and weight decay are far from CUB's; Cars196 has the same trials as CUB."""
-    arms = cells("table3", Asked(dataset="cub200", losses=("ms",), methods=("none", "sec")))["cub200-ms"]
-    chosen = {arm: trials(arm, recipe)[1] for arm, recipe in arms.items()}
-    held = [final("cub200-ms", arm, recipe) for arm, recipe in chosen.items()]
+    methods = cells("table3", Asked(dataset="cub200", losses=("ms",), methods=("none", "sec")))["cub200-ms"]
+    chosen = {method: trials(method, recipe)[1] for method, recipe in methods.items()}
+    held = [final("cub200-ms", method, recipe) for method, recipe in chosen.items()]
     source = tmp_path / "retrieval_cub200.json"
     source.write_text(json.dumps({"trials": [], "runs": held}))
     found = reproduce.Results(source)
 
-    def tuned(dataset: str, arm: str):
-        ((cell, others),) = cells("table3", Asked(dataset=dataset, losses=("ms",), methods=(arm,))).items()
-        return reproduce._tuned(cell, arm, others, None, None, None, found)
+    def tuned(dataset: str, method: str):
+        ((cell, others),) = cells("table3", Asked(dataset=dataset, losses=("ms",), methods=(method,))).items()
+        return reproduce._tuned(cell, method, others, None, None, None, found)
 
-    for arm, recipe in chosen.items():
-        one = tuned("cars196", arm)
+    for method, recipe in chosen.items():
+        one = tuned("cars196", method)
         assert (one.data.name, one.optimizer, one.constraint) == ("cars196", recipe.optimizer, recipe.constraint)
     ema = tuned("cars196", "sec-ema")  # has no trials: SEC's rate, its own strength, and SEC need not be run
     assert ema.optimizer == chosen["sec"].optimizer and ema.constraint != chosen["sec"].constraint
@@ -333,9 +333,9 @@ def test_only_data_that_is_tuned_alike_lends_its_settings(tmp_path):
 
 
 def test_what_cannot_tune_is_named(tmp_path, capsys):
-    ((cell, arms),) = cells("table5", Asked(methods=("none", "sec"))).items()
-    held = [final(cell, arm, recipe) for arm, recipe in arms.items()]
-    faster = final(cell, "sec", override(arms["sec"], {"optimizer.lr": "3"}))
+    ((cell, methods),) = cells("table5", Asked(methods=("none", "sec"))).items()
+    held = [final(cell, method, recipe) for method, recipe in methods.items()]
+    faster = final(cell, "sec", override(methods["sec"], {"optimizer.lr": "3"}))
     source, given = tmp_path / "other.json", ["table5", "--methods", "none", "sec", "--results", tmp_path / "found"]
     given += ["--device", "cpu", "--tuned-by"]
     hundred = json.loads(json.dumps(held).replace('"name": "cifar10"', '"name": "cifar100"'))
@@ -347,23 +347,23 @@ def test_what_cannot_tune_is_named(tmp_path, capsys):
     ):
         source.write_text(json.dumps({"trials": [], "runs": kept}))
         with pytest.raises(NoSettings) as caught:
-            for arm in arms:
-                reproduce._tuned(cell, arm, arms, None, None, None, reproduce.Results(source))
+            for method in methods:
+                reproduce._tuned(cell, method, methods, None, None, None, reproduce.Results(source))
         assert (caught.value.path, caught.value.method) == (source, method)
-        code, _, told = command(capsys, "reproduce", *given, source)
-        assert code == 2 and "other.json" in told and len(told.splitlines()) == 1
+        code, _, err = command(capsys, "reproduce", *given, source)
+        assert code == 2 and "other.json" in err and len(err.splitlines()) == 1
     source.write_text(json.dumps({"trials": [], "runs": held}))
     for field, value in (("--optimizer.lr", "3"), ("--optimizer", "Adam"), ("--constraint.eta", "1")):
-        code, _, told = command(capsys, "reproduce", *given, source, field, value)
-        assert code == 2 and "--tuned-by" in told and f" {field};" in told
-    code, _, told = command(capsys, "reproduce", *given, source, "--loss.temperature", "0.2")
-    assert code == 2 and "other.json" in told
+        code, _, err = command(capsys, "reproduce", *given, source, field, value)
+        assert code == 2 and "--tuned-by" in err and f" {field};" in err
+    code, _, err = command(capsys, "reproduce", *given, source, "--loss.temperature", "0.2")
+    assert code == 2 and "other.json" in err
     assert command(capsys, "reproduce", *given, tmp_path)[0] == 2
-    code, _, told = command(capsys, "reproduce", *given, tmp_path / "nowhere.json")
-    assert code == 2 and "nowhere.json" in told
-    code, _, told = command(capsys, "reproduce", *given, source, "--losses", "ms")
-    assert code == 2 and "--losses" in told
+    code, _, err = command(capsys, "reproduce", *given, tmp_path / "nowhere.json")
+    assert code == 2 and "nowhere.json" in err
+    code, _, err = command(capsys, "reproduce", *given, source, "--losses", "ms")
+    assert code == 2 and "--losses" in err
     for words in (["--no-tune"], ["--paper"]):
-        code, _, told = command(capsys, "reproduce", *given, source, *words)
-        assert code == 2 and "--tuned-by" in told
+        code, _, err = command(capsys, "reproduce", *given, source, *words)
+        assert code == 2 and "--tuned-by" in err
     assert not (tmp_path / "found").exists()

@@ -40,7 +40,7 @@ def test_every_recipe_survives_json_and_says_what_it_claims():
 
 
 @pytest.mark.parametrize("name", FAIR)
-def test_arms_of_a_fair_cell_differ_in_the_constraint_alone(name):
+def test_methods_of_a_fair_cell_differ_in_the_constraint_alone(name):
     for suffix in SUFFIXES[1:]:
         assert changed(name, name + suffix) == {"claim", "constraint"}
 
@@ -54,7 +54,7 @@ def test_ablations_differ_in_the_constraint_alone(name):
 @pytest.mark.parametrize("prefix", ["", "paper-"])
 @pytest.mark.parametrize("dataset", DATASETS)
 @pytest.mark.parametrize("loss", LOSSES)
-def test_arms_have_the_strengths_of_tables_7_and_10(prefix, dataset, loss):
+def test_methods_have_the_strengths_of_tables_7_and_10(prefix, dataset, loss):
     etas, name = published.ETAS[dataset, loss], f"{prefix}{dataset}-{loss}"
     assert {suffix: RETRIEVAL[name + suffix].constraint for suffix in SUFFIXES} == {
         "": schema.Baseline(),

@@ -37,9 +37,9 @@ def test_every_constraint_has_a_row_and_every_row_a_constraint():
 def strings(path: Path) -> set[str]:
     """The texts in a file's code, but for what explains it."""
     nodes = [*ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
-    told = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    alone = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
     return {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)
-            and id(node) not in told}  # fmt: skip
+            and id(node) not in alone}  # fmt: skip
 
 
 @pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCE)))

@@ -32,8 +32,8 @@ def sources(tmp_path_factory) -> dict[str, list[Path]]:
     folder = tmp_path_factory.mktemp("runs")
     plain, sec = write_run(folder / "plain", 0.5, 0, eta="0.0", alarms=(3, 17)), write_run(folder / "sec", 0.617, 1)
     table, norms = results_file(folder / "rates_cub200.json"), norms_file(folder / "norms.jsonl")
-    arms = ("", "-l2reg", "-sec", "-sec-initial")
-    four = [write_run(folder / f"paper-cars196-triplet{arm}", 0.5, seed) for seed, arm in enumerate(arms)]
+    methods = ("", "-l2reg", "-sec", "-sec-initial")
+    four = [write_run(folder / f"paper-cars196-triplet{method}", 0.5, seed) for seed, method in enumerate(methods)]
     found = {"one": [sec], "two": [plain, sec], "four": four, "table": [table], "norms": [norms]}
     found |= {"trials": [simclr_file(folder / "table5_cifar10_backbone=resnet18_cifar.json", finals=False)]}
     found |= {"simclr": [simclr_file(folder / "table5_cifar10.json")]}

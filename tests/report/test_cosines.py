@@ -80,7 +80,7 @@ def test_no_triplet_is_said(labels):
         cosines.pair_cosines(np.eye(3), np.array(labels))
 
 
-def test_the_figure_tells_the_share_of_violated_triplets(make_run, tmp_path):
+def test_the_figure_shows_the_share_of_violated_triplets(make_run, tmp_path):
     runs = [make_run("a", seed=1), make_run("b", "cub200-triplet-sec", seed=2)]
     text = cosines.cosines(runs, tmp_path / "c.png")[1].read_text()
     for run in runs:

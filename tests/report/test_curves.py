@@ -27,8 +27,8 @@ def test_a_mean_over_seeds_is_taken_where_most_have_a_value():
 
 
 def test_a_panel_for_each_learning_rate_and_one_label_for_all_seeds(make_run, tmp_path):
-    runs = [make_run(f"{lr}-{arm}-{seed}", f"cars196-ms{arm}", optimizer_lr=lr, seed=seed)
-            for lr in (1e-5, 4e-5) for arm in ("", "-sec") for seed in (0, 1)]  # fmt: skip
+    runs = [make_run(f"{lr}-{method}-{seed}", f"cars196-ms{method}", optimizer_lr=lr, seed=seed)
+            for lr in (1e-5, 4e-5) for method in ("", "-sec") for seed in (0, 1)]  # fmt: skip
     text = curves.convergence(runs, tmp_path / "c")[1].read_text()
     for once in ("learning rate 1e-05", "learning rate 4e-05", ">baseline<", ">SEC (η 1)<"):
         assert text.count(once) == 1
@@ -55,7 +55,7 @@ def test_a_trial_was_not_tested_on_test_images(make_run, tmp_path):
 
 
 def test_three_panels_for_constraints(make_run, tmp_path):
-    runs = [make_run(arm or "none", f"cars196-triplet{arm}") for arm in ("-l2reg", "-sec", "-sec-initial")]
+    runs = [make_run(method or "none", f"cars196-triplet{method}") for method in ("-l2reg", "-sec", "-sec-initial")]
     text = curves.constraints(runs, tmp_path / "c")[1].read_text()
     for word in ("R@1 on test images (%)", "mean norm in a batch", "variance of norms", "L2-reg", "initial radius"):
         assert word in text
@@ -82,10 +82,10 @@ def titles(svg, *names):
 def records(recipe_dict, losses, rates, without_tests=()):
     tests = [{"step": 0, "recall@1": 0.1}, {"step": 5, "recall@1": 0.2}]
     return [
-        {"cell": loss, "method": arm,
-         "recipe": recipe_dict(f"cub200-{loss}-{arm}".removesuffix("-none"), optimizer_lr=lr),
+        {"cell": loss, "method": method,
+         "recipe": recipe_dict(f"cub200-{loss}-{method}".removesuffix("-none"), optimizer_lr=lr),
          "last": tests[1], "tests": [] if lr in without_tests else tests, "norms": [[1, 0.5, 7.0, 2.0]]}
-        for loss in losses for lr, arm in rates
+        for loss in losses for lr, method in rates
     ]  # fmt: skip
 
 

@@ -62,7 +62,7 @@ def test_only_intervals_that_all_runs_have_are_drawn(make_run, tmp_path):
         turns.directions(runs, tmp_path / "d")
 
 
-def test_an_interval_with_a_missing_snapshot_is_told_by_since_or_left_out(make_run, tmp_path):
+def test_an_interval_with_a_missing_snapshot_is_reported_by_since_or_left_out(make_run, tmp_path):
     run = make_run()
     folder = run / "snapshots"
     np.savez(folder / "step-0003000.npz", norms=np.ones(50), angles=np.ones(50))

@@ -44,7 +44,7 @@ def test_every_figure_is_a_valid_png_and_svg_with_text(name, make_run, make_resu
     root = ET.parse(svg).getroot()
     words = "\n".join("".join(node.itertext()) for node in root.iter(TEXT))
     assert len(words) > 60 and "\N{REPLACEMENT CHARACTER}" not in words
-    assert "sketch" in name or "CUB-200-2011" in words  # the title tells the data set
+    assert "sketch" in name or "CUB-200-2011" in words  # the title shows the data set
     description = FIGURES[name].description
     assert "\n" not in description and 20 < len(description) < 90
 
@@ -99,7 +99,7 @@ def test_file_names_keep_their_dots():
     assert [path.name for path in style.files(style.Path("a/v1.2.svg"))] == ["v1.2.png", "v1.2.svg"]
 
 
-def test_constraints_keep_their_color_and_the_rest_is_told_apart():
+def test_constraints_keep_their_color_and_the_rest_is_kept_apart():
     styles = style.styles(["a", "b"], ["none", "sec"], ["triplet", "triplet"])
     assert styles == {"a": (style.VERMILION, "-"), "b": (style.BLUE, "-")}
     styles = style.styles(["a", "b", "c"], ["sec", "sec", "none"], ["triplet", "ms", "ms"])

@@ -115,17 +115,17 @@ def test_a_chart_needs_two_points_and_lives_with_strange_ones():
     assert density_chart("a", "norm", {}, styles) == ""
 
 
-TOLD = 'told & "so"'
+WORDS = 'quotes & "so"'
 
 
 def test_a_panel_is_svg_that_a_page_can_hold():
     def draw(panel):
         panel.plot([0, 1], [0, 1], color="#0072B2", marker="o")
 
-    svg = panel_svg(draw, TOLD)
-    assert svg == panel_svg(draw, TOLD), "the same every time"
+    svg = panel_svg(draw, WORDS)
+    assert svg == panel_svg(draw, WORDS), "the same every time"
     assert svg.startswith("<svg viewBox=") and "<style" not in svg and "<metadata" not in svg
-    assert f'="{html.escape(TOLD)}"' in svg and ink("#0072B2") in svg and "var(--line)" in svg
+    assert f'="{html.escape(WORDS)}"' in svg and ink("#0072B2") in svg and "var(--line)" in svg
     ids, uses = set(re.findall(r'id="(\w+)"', svg)), set(re.findall(r'(?:href="|url\()#(\w+)', svg))
     assert uses and uses == ids & uses, "all that is used is there"
     other = panel_svg(lambda panel: panel.plot([0, 1], [1, 0], color="#0072B2", marker="o"), "")
@@ -658,12 +658,12 @@ def test_trials_say_what_was_held_out_whatever_they_took_it_for(tmp_path):
 def test_trials_are_charted_by_learning_rate(tmp_path):
     path = simclr_file(tmp_path / "trials.json", finals=False)
     trials = []
-    for arm, eta, decay in (("none", 0.0, 0.1), ("none", 0.0, 0.2), ("sec", 0.25, 0.1), ("sec", 1.0, 0.1)):
+    for method, eta, decay in (("none", 0.0, 0.1), ("none", 0.0, 0.2), ("sec", 0.25, 0.1), ("sec", 1.0, 0.1)):
         for record in json.loads(path.read_text())["trials"]:
-            for rate in (0.5, 2.0) if record["method"] == arm else ():
+            for rate in (0.5, 2.0) if record["method"] == method else ():
                 one = json.loads(json.dumps(record))
                 one["recipe"]["optimizer"] |= {"lr": rate, "weight_decay": decay}
-                one["recipe"]["constraint"] |= {"eta": eta} if arm == "sec" else {}
+                one["recipe"]["constraint"] |= {"eta": eta} if method == "sec" else {}
                 one["last"]["probe_top1"] += rate / 100 + eta / 10
                 trials.append(one)
     path.write_text(json.dumps({"trials": trials, "runs": []}))

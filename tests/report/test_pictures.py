@@ -15,7 +15,7 @@ from isosphere.runs import Embedded, locate
 
 
 def held(embeddings, labels, asks=None):
-    """A test set, in which all images ask if not said otherwise."""
+    """A test set, in which all images ask by default."""
     asks = np.ones(len(labels), bool) if asks is None else asks
     return Embedded(np.asarray(embeddings, np.float32), np.asarray(labels), [], asks)
 
@@ -91,11 +91,11 @@ def test_queries_with_a_gallery_of_their_own_search_that_alone(make_run, tmp_pat
     asked = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            gallery, "_show", lambda panel, picture, told, *options: asked.append((told[:5], int(picture[0, 0, 0])))
+            gallery, "_show", lambda panel, picture, words, *options: asked.append((words[:5], int(picture[0, 0, 0])))
         )
         gallery.gallery([run], tmp_path / "g", images=pictures)
-    queries = {number for told, number in asked if told == "query"}
-    found = {number for told, number in asked if told != "query"}
+    queries = {number for words, number in asked if words == "query"}
+    found = {number for words, number in asked if words != "query"}
     assert len(queries) > 1 and all(asks[list(queries)]) and not any(asks[list(found)])
 
 
@@ -114,8 +114,8 @@ def test_the_gallery_reads_files_and_marks_right_and_wrong(make_run, tmp_path):
         indices = retrievals.nearest(embedded(read_folders([run])[0]), [0, 9], 3).indices
         right += int((labels[indices] == labels[[0, 9]][:, None]).sum())
     texts = ["".join(node.itertext()) for node in ET.fromstring(text).iter("{http://www.w3.org/2000/svg}text")]
-    assert sum(told.startswith("✓") for told in texts) == right
-    assert sum(told.startswith("✗") for told in texts) == 12 - right
+    assert sum(words.startswith("✓") for words in texts) == right
+    assert sum(words.startswith("✗") for words in texts) == 12 - right
     assert "class 0" in text and "class 2" in text
     (runs[1] / "test_paths.txt").write_text("\n".join(paths[:5]))
     with pytest.raises(DamagedFile):

@@ -11,15 +11,15 @@ from isosphere.report.records import read_all
 
 
 def rates_file(make_results, recipe_dict, **more):
-    """Three rates, three arms, two seeds; relative SEC diverges once."""
+    """Three rates, three methods, two seeds; relative SEC diverges once."""
     rng, records = np.random.default_rng(0), []
     for lr in (1e-4, 1e-5, 3e-5):
-        for arm, suffix in (("none", ""), ("sec", "-sec"), ("sec-relative", "-sec-relative")):
+        for method, suffix in (("none", ""), ("sec", "-sec"), ("sec-relative", "-sec-relative")):
             for seed in (0, 1):
                 recipe = recipe_dict(f"cub200-ms{suffix}", optimizer_lr=lr, seed=seed)
                 last = {"recall@1": float(rng.uniform(0.5, 0.7)), "map@r": 0.2}
-                diverged = (arm, seed, lr) == ("sec-relative", 1, 1e-4)
-                records.append((f"cub200-ms-lr{lr:g}", arm, recipe, {} if diverged else last))
+                diverged = (method, seed, lr) == ("sec-relative", 1, 1e-4)
+                records.append((f"cub200-ms-lr{lr:g}", method, recipe, {} if diverged else last))
     return make_results(runs=records, **more)
 
 
@@ -91,8 +91,8 @@ def test_runs_of_another_task_are_compared_by_its_headline(make_results, recipe_
         ("simclr-cifar10", "probe_top1", "probe top-1", {"knn": 0.9}),
     ):
         rows = [
-            (task, arm, recipe_dict(f"{task}{suffix}"), more | {metric: value, "norm_mean": 1.0})
-            for arm, suffix, value in (("none", "", 0.5), ("sec", "-sec", 0.53))
+            (task, method, recipe_dict(f"{task}{suffix}"), more | {metric: value, "norm_mean": 1.0})
+            for method, suffix, value in (("none", "", 0.5), ("sec", "-sec", 0.53))
         ]
         path = make_results(runs=rows, name=f"{task}.json")
         text = differences.differences([path], tmp_path / "f")[1].read_text()

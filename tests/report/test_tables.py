@@ -73,7 +73,9 @@ def test_the_oracle_is_of_the_leading_metric_and_is_the_probes_for_simclr():
 
 def test_pooled_difference_against_a_loop():
     generator = np.random.default_rng(1)
-    values = {(cell, arm, seed): generator.random() for cell in "abc" for arm in ("none", "sec") for seed in range(3)}
+    values = {
+        (cell, method, seed): generator.random() for cell in "abc" for method in ("none", "sec") for seed in range(3)
+    }
     found = pooled([record(*key, value) for key, value in values.items()], "recall@1", "sec", "none")
     means = []
     for cell in "abc":
@@ -126,16 +128,16 @@ def test_only_pairs_of_one_cell_and_seed_count():
     found = pooled(records, "recall@1", "sec", "none")
     assert found.pairs == 1 and found.mean == pytest.approx(0.1)
     assert found.low is None and found.high is None, "one pair has no spread"
-    records += [record("c", arm, 0, value) for arm, value in (("none", 0.5), ("sec", 0.8))]
+    records += [record("c", method, 0, value) for method, value in (("none", 0.5), ("sec", 0.8))]
     found = pooled(records, "recall@1", "sec", "none")
     assert found.pairs == 2 and found.low is None, "an interval of two would be just these two"
-    records += [record("d", arm, 0, value) for arm, value in (("none", 0.5), ("sec", 0.9))]
+    records += [record("d", method, 0, value) for method, value in (("none", 0.5), ("sec", 0.9))]
     found = pooled(records, "recall@1", "sec", "none")
     assert (found.low, found.high) == pytest.approx((0.1, 0.4)), "three cells of one pair each have one"
 
 
 def test_differences_table_compares_relative_sec_with_sec_too():
-    records = [record("a", arm, 0, v) for arm, v in (("none", 0.5), ("sec", 0.52), ("sec-relative", 0.55))]
+    records = [record("a", method, 0, v) for method, v in (("none", 0.5), ("sec", 0.52), ("sec-relative", 0.55))]
     rows = rows_of(differences_table(records))
     means = {(row["difference"], row["metric"]): row["mean"] for row in rows}
     assert means["sec - none", "R@1"] == "+2.0" and means[" - ".join(RIVALS), "R@1"] == "+3.0"
@@ -237,8 +239,8 @@ def test_names_keep_their_brackets(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "300")
     last = record("a", "none", 0, 0.6)["last"] | {"norm_variance": 1.0, "mine[2]": 0.5, "mine[2]_auc": 0.5}
     show(comparison({Path("closing[x]-sec"): {"last": last, "tested": "all classes of a[b]"}}))
-    show(seeds_table([record("cell[x]", "arm[y]", 0, 0.5)]))
+    show(seeds_table([record("cell[x]", "method[y]", 0, 0.5)]))
     show(probe_table({}, "run[z]", "test images"))
     text = capsys.readouterr().out
-    for name in ("closing[x]-sec", "all classes of a[b]", "mine[2]", "cell[x]", "arm[y]", "run[z]"):
+    for name in ("closing[x]-sec", "all classes of a[b]", "mine[2]", "cell[x]", "method[y]", "run[z]"):
         assert name in text

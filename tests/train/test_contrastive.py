@@ -49,7 +49,7 @@ SMALL = {
     "model.backbone": "small_cnn", "model.dim": "16", "batches.size": "20", "loop.log_every": "1", "loop.workers": "0",
 }  # fmt: skip
 PHOTOS = SMALL | {"data.size": "16", "data.shorter": "20", "batches.size": "8", "loop.steps": "2"}
-ARMS = ("", "-l2reg", "-sec", "-sec-ema", "-sec-relative")
+METHODS = ("", "-l2reg", "-sec", "-sec-ema", "-sec-relative")
 CHARACTERS = "ABDEFGHKMNQRSTWXYZ2345"
 
 
@@ -108,7 +108,7 @@ def picture(generator: np.random.Generator, height: int, width: int) -> Image.Im
 
 @pytest.fixture
 def flat(tmp_path) -> Path:
-    """Twenty images of many sizes in one folder, beside files that are none and a hidden folder."""
+    """Twenty images of many sizes in one folder, with files that are none and a hidden folder."""
     root, generator = tmp_path / "holiday", np.random.default_rng(0)
     (root / ".thumbnails").mkdir(parents=True)
     (root / "notes.txt").write_text("nothing to see")
@@ -162,30 +162,30 @@ def test_a_small_network_learns_characters_without_labels(tmp_path):
 
 @pytest.fixture(scope="module")
 def scales(cifar10) -> dict[str, list[dict]]:
-    """Six steps in float64 of every arm in the plain and in the authors' scale."""
+    """Six steps in float64 of every method in the plain and in the authors' scale."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cifar, "COUNTS", {"train": TRAIN, "test": TEST})
         changes = {"loop__unit": "steps", "loop__steps": 6, "loop__precision": "float64"}
-        names = [f"{prefix}simclr-cifar10{arm}" for arm in ARMS for prefix in ("", "paper-")]
+        names = [f"{prefix}simclr-cifar10{method}" for method in METHODS for prefix in ("", "paper-")]
         traces = ranks.our_loop([tiny(cifar10, name, **changes) for name in names])
-    return {arm: traces[2 * number : 2 * number + 2] for number, arm in enumerate(ARMS)}
+    return {method: traces[2 * number : 2 * number + 2] for number, method in enumerate(METHODS)}
 
 
-@pytest.mark.parametrize("arm", ARMS)
-def test_the_authors_scale_trains_to_the_weights_of_the_plain_one(scales, arm):
-    plain, authors = scales[arm]
+@pytest.mark.parametrize("method", METHODS)
+def test_the_authors_scale_trains_to_the_weights_of_the_plain_one(scales, method):
+    plain, authors = scales[method]
     assert authors["losses"] == pytest.approx([0.5 / 0.07 / 2 * loss for loss in plain["losses"]], rel=1e-9)
     for name, value in plain["weights"].items():
         torch.testing.assert_close(authors["weights"][name], value, rtol=0, atol=1e-9)
     unconstrained = scales[""][0]["weights"]
     moved = max(float((value - unconstrained[name]).abs().max()) for name, value in plain["weights"].items())
-    assert arm == "" or moved > 1e-7, "the constraint has a say in these steps"
+    assert method == "" or moved > 1e-7, "the constraint has a say in these steps"
 
 
-@pytest.mark.parametrize("arm", ARMS[1:])
-def test_eta_rises_as_in_appendix_b3(cifar10, arm):
+@pytest.mark.parametrize("method", METHODS[1:])
+def test_eta_rises_as_in_appendix_b3(cifar10, method):
     """penalty = eta t / T * mean((|f| - radius)^2) at every step, written out with the norms' mean and variance."""
-    recipe = tiny(cifar10, f"simclr-cifar10{arm}", loop__precision="float64", loop__steps=1)
+    recipe = tiny(cifar10, f"simclr-cifar10{method}", loop__precision="float64", loop__steps=1)
     run = loop.prepare(recipe, CPU)
     eta, radius, steps = recipe.constraint.eta, math.nan, 10
     assert run.loop.steps == steps, "an epoch of ten batches"
@@ -198,7 +198,7 @@ def test_eta_rises_as_in_appendix_b3(cifar10, arm):
             "-sec": variance,
             "-sec-ema": variance + (mean - radius) ** 2,
             "-sec-relative": variance / mean**2,
-        }[arm]
+        }[method]
         assert found["penalty"] == pytest.approx(eta * run.step / steps * wanted, rel=1e-9, abs=1e-15)
         assert found["loss"] == pytest.approx(found["metric"] + found["penalty"], rel=1e-12)
         run.step += 1
@@ -210,7 +210,7 @@ def test_two_ranks_are_one_process(tmp_path):
     root = class_folders(tmp_path / "photos", [6, 6, 6, 6])
     changes = PHOTOS | {"data.root": str(root), "loop.unit": "steps", "loop.steps": "3", "loop.precision": "float64"}
     changes |= {"optimizer": "SGD", "optimizer.lr": "0.1"}
-    recipes = [find(f"simclr-photos{arm}", changes) for arm in ("", "-sec", "-sec-ema")]
+    recipes = [find(f"simclr-photos{method}", changes) for method in ("", "-sec", "-sec-ema")]
     alone, both = ranks.our_loop(recipes), ranks.on_ranks(2, ranks.our_loop, recipes)
     for together in both:
         for found, wanted in zip(together, alone, strict=True):
@@ -259,9 +259,9 @@ def test_the_two_views_of_an_image_stay_together_on_a_rank(cifar10):
 @pytest.mark.parametrize("share, apart", [(0.05, 1), (0.1, 2), (0.2, 4), (0.25, 5), (0.3, 6), (0.4, 8), (0.6, 12)])
 def test_held_out_images_are_the_asked_share_of_every_class_and_not_trained_on(cifar10, share, apart):
     whole = build_task(schema.Cifar(root=str(cifar10)), CPU)
-    parted = build_task(schema.Cifar(root=str(cifar10), held_out=share), CPU)
-    train, measured = parted.images, parted.evaluation.images
-    assert parted.evaluation.train is train and len(whole.images) == TRAIN and len(whole.evaluation.images) == TEST
+    split = build_task(schema.Cifar(root=str(cifar10), held_out=share), CPU)
+    train, measured = split.images, split.evaluation.images
+    assert split.evaluation.train is train and len(whole.images) == TRAIN and len(whole.evaluation.images) == TEST
     assert torch.bincount(measured.labels).tolist() == [apart] * 10
     assert torch.bincount(train.labels).tolist() == [20 - apart] * 10
     before, one, other = (
@@ -278,7 +278,7 @@ def test_a_run_is_measured_saved_and_scheduled_by_epochs(trained):
     probed = [f"probe_{name}" for name in ("top1", "top5", "best_top1", "best_top5", "best_epoch")]
     assert {"knn", "norm_mean", *(name + lr for name in probed for lr in ("", "@1", "@2", "@10"))} <= last.keys()
     assert last["probe_best_epoch"] in range(1, 101) and last["probe_best_top5"] >= last["probe_best_top1"]
-    assert 1 > last["probe_best_top1"] >= last["probe_top1"] > 0.2, "colors tell something, but not all"
+    assert 1 > last["probe_best_top1"] >= last["probe_top1"] > 0.2, "colors say something, but not all"
     first = 0.5 * 0.5 / 0.07 / 2 / 200
     wanted = [first * (0.001 + 0.999 * (1 + math.cos(math.pi * t / 20)) / 2) for t in range(20)]
     assert [line["lr"] for line in steps] == pytest.approx(wanted)
@@ -295,8 +295,8 @@ def test_evaluate_finds_what_training_found(trained, capsys):
 
 
 def test_evaluate_with_the_probe_at_several_rates(trained, capsys):
-    code, shown, told = command(capsys, "evaluate", trained, "--probe", "--device", "cpu")
-    assert code == 0, told
+    code, shown, err = command(capsys, "evaluate", trained, "--probe", "--device", "cpu")
+    assert code == 0, err
     assert "* in the epoch that is best on test" in shown
     rows = {row.split()[0]: row.split()[1:] for row in shown.splitlines() if row.strip()[:1].isdigit()}
     assert list(rows) == ["1", "2", "5", "10"] and all(len(row) == 5 for row in rows.values())
@@ -304,8 +304,8 @@ def test_evaluate_with_the_probe_at_several_rates(trained, capsys):
     for lr, row in rows.items():  # rounding may turn an image or two of the fifty
         names = [f"probe_{name}" + ("" if lr == "5" else f"@{lr}") for name in ("top1", "top5", "best_top1")]
         assert [float(share) for share in row[:3]] == pytest.approx([100 * last[name] for name in names], abs=4.1)
-    code, _, told = command(capsys, "evaluate", trained, "--probe", "--data", "elsewhere")
-    assert code == 2 and "leave out --data" in told
+    code, _, err = command(capsys, "evaluate", trained, "--probe", "--data", "elsewhere")
+    assert code == 2 and "leave out --data" in err
 
 
 def test_a_run_broken_off_within_an_epoch_ends_in_the_same_bits(trained, tmp_path, monkeypatch):
@@ -347,8 +347,8 @@ def test_table_5_on_the_miniature(cifar10, tmp_path, capsys):
         "--no-tune",
         *words(SMALL | {"data.root": str(cifar10), "optimizer.lr": "0.01", "loop.unit": "steps", "loop.steps": "2"}),
     ]  # fmt: skip
-    code, shown, told = command(capsys, *given)
-    assert code == 0, told
+    code, shown, err = command(capsys, *given)
+    assert code == 0, err
     ours, paper = " ".join(shown.split()).split("printed in the paper for simclr-cifar10")
     for word in ("k-NN", "probe top-1", "top-5", "sec-relative - sec", "sec - none", "not trained on"):
         assert word in ours
@@ -356,10 +356,10 @@ def test_table_5_on_the_miniature(cifar10, tmp_path, capsys):
     (file,) = (tmp_path / "results").glob("simclr_cifar10*.json")
     held = json.loads(file.read_text())
     assert [(run["method"], run["recipe"]["seed"]) for run in held["runs"]] == [
-        (arm, seed) for seed in (0, 1) for arm in ("none", "sec", "sec-relative")
+        (method, seed) for seed in (0, 1) for method in ("none", "sec", "sec-relative")
     ]
     assert all({"knn", "probe_top1", "probe_top5"} <= run["last"].keys() for run in held["runs"])
-    assert [len(run["norms"]) for run in held["runs"]] == [2] * 6, "the norms over training beside the accuracies"
+    assert [len(run["norms"]) for run in held["runs"]] == [2] * 6, "the norms over training with the accuracies"
     assert str(cifar10) not in json.dumps(held)
     again, shown, _ = command(capsys, *given)
     assert again == 0 and json.loads(file.read_text()) == held
@@ -372,10 +372,10 @@ def test_a_flat_folder_without_labels_from_training_to_embedding(flat, tmp_path,
     """The whole walk: norms are all that can be measured, and nothing pretends to more."""
     changes = PHOTOS | {"data.root": str(flat), "schedule": "MultiStep", "schedule.at": "0.5", "loop.steps": "4"}
     run = tmp_path / "run"
-    code, shown, told = command(
+    code, shown, err = command(
         capsys, "train", "simclr-photos-sec", "--out", run, "--device", "cpu", *words(changes)
     )
-    assert code == 0, told
+    assert code == 0, err
     assert "norms of the images trained on" in " ".join(shown.split()) and "run folder" in shown
     assert "k-NN" not in shown and "probe" not in shown
     found = result(run)
@@ -383,16 +383,16 @@ def test_a_flat_folder_without_labels_from_training_to_embedding(flat, tmp_path,
     steps = lines(run, "train")
     assert len(steps) == 8, "four epochs of two batches of eight from twenty images"
     assert [line["lr"] for line in steps] == pytest.approx([1e-3] * 4 + [1e-4] * 4)
-    code, shown, told = command(capsys, "evaluate", run, "--device", "cpu")
-    assert code == 0 and f"{found['last']['norm_mean']:.3g}" in shown, told
-    code, _, told = command(capsys, "evaluate", run, "--probe", "--device", "cpu")
-    assert code == 2 and "the linear probe" in told and len(told.strip().splitlines()) == 1
-    code, _, told = command(capsys, "embed", run, flat, "--out", tmp_path / "e.npy", "--device", "cpu")
-    assert code == 0 and np.load(tmp_path / "e.npy").shape == (20, 16), told
-    code, shown, told = command(capsys, "inspect", tmp_path / "e.npy", tmp_path / "e.labels.npy")
-    assert code == 0 and "20 embeddings, one class only" in shown and "R@1" not in shown, told
-    code, shown, told = command(capsys, "train", "--resume", run, "--device", "cpu")
-    assert code == 0 and result(run) == found, told
+    code, shown, err = command(capsys, "evaluate", run, "--device", "cpu")
+    assert code == 0 and f"{found['last']['norm_mean']:.3g}" in shown, err
+    code, _, err = command(capsys, "evaluate", run, "--probe", "--device", "cpu")
+    assert code == 2 and "the linear probe" in err and len(err.strip().splitlines()) == 1
+    code, _, err = command(capsys, "embed", run, flat, "--out", tmp_path / "e.npy", "--device", "cpu")
+    assert code == 0 and np.load(tmp_path / "e.npy").shape == (20, 16), err
+    code, shown, err = command(capsys, "inspect", tmp_path / "e.npy", tmp_path / "e.labels.npy")
+    assert code == 0 and "20 embeddings, one class only" in shown and "R@1" not in shown, err
+    code, shown, err = command(capsys, "train", "--resume", run, "--device", "cpu")
+    assert code == 0 and result(run) == found, err
 
 
 @pytest.mark.parametrize("backbone", ["resnet10t", "vit_tiny_patch16_224", "torchvision/mobilenet_v3_small"])
@@ -407,7 +407,7 @@ def test_any_backbone_learns_without_labels(backbone, flat, tmp_path):
 
 
 def test_images_that_came_or_went_since_are_noticed_on_resuming(flat, tmp_path, monkeypatch):
-    """A flat folder has no classes to tell by, and another number of images would be another schedule."""
+    """A flat folder has no classes to compare, and another number of images would be another schedule."""
     recipe = find("simclr-photos-sec", PHOTOS | {"data.root": str(flat), "loop.steps": "4"})
     with monkeypatch.context() as patch, pytest.raises(Interrupted):
         patch.setattr(loop, "_asked_to_stop", lambda run, caught: run.step == 3)
@@ -425,8 +425,8 @@ def test_images_that_came_or_went_since_are_noticed_on_resuming(flat, tmp_path, 
     loop.fit(recipe, tmp_path / "run", "cpu", resume=True)
 
 
-@pytest.mark.parametrize("told", [False, True])
-def test_a_run_is_resumed_from_any_folder(told, flat, tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("named", [False, True])
+def test_a_run_is_resumed_from_any_folder(named, flat, tmp_path, monkeypatch, capsys):
     """Relative paths begin where the run was trained, those that are given now where one is; also afterwards."""
     (tmp_path / "else" / "where").mkdir(parents=True)
     home = flat.parent
@@ -437,7 +437,7 @@ def test_a_run_is_resumed_from_any_folder(told, flat, tmp_path, monkeypatch, cap
         patch.setattr(loop, "_asked_to_stop", lambda run, caught: run.step == 3)
         assert command(capsys, *given, "--out", tmp_path / "run")[0] == 143
     monkeypatch.chdir(tmp_path / "else" / "where")
-    root = ("--data.root", os.path.relpath(flat)) if told else ()
+    root = ("--data.root", os.path.relpath(flat)) if named else ()
     code, _, said = command(capsys, "train", "--resume", "../../run", "--device", "cpu", *root)
     assert code == 0 and result(tmp_path / "run")["last"] == result(tmp_path / "whole")["last"], said
     for folder in (home, tmp_path):
@@ -447,7 +447,7 @@ def test_a_run_is_resumed_from_any_folder(told, flat, tmp_path, monkeypatch, cap
 
 
 def test_only_views_of_images_in_memory_are_compiled(cifar10, flat):
-    """Files are viewed in worker processes, which cannot compile beside a GPU."""
+    """Files are viewed in worker processes, which cannot compile next to a GPU."""
     memory, files = (
         build_task(recipe.data, CPU) for recipe in (tiny(cifar10), find("simclr-photos", {"data.root": str(flat)}))
     )
@@ -467,31 +467,31 @@ def test_a_probe_asks_where_the_data_went(trained, monkeypatch):
 
 
 @pytest.mark.parametrize("how", [(), ("--probe",)])
-def test_images_parted_otherwise_than_in_training_are_not_called_unseen(how, trained, capsys):
-    code, shown, told = command(capsys, "evaluate", trained, "--device", "cpu", "--data.held_out", "0.2", *how)
+def test_images_split_differently_than_in_training_are_not_called_unseen(how, trained, capsys):
+    code, shown, err = command(capsys, "evaluate", trained, "--device", "cpu", "--data.held_out", "0.2", *how)
     shown = " ".join(shown.split())
-    assert code == 0 and "some may have been trained on" in shown and "not trained on" not in shown, told
+    assert code == 0 and "some may have been trained on" in shown and "not trained on" not in shown, err
 
 
 @pytest.mark.parametrize("how", [(), ("--probe",)])
-def test_a_run_that_was_stopped_is_told_with_its_numbers(how, trained, tmp_path, capsys):
+def test_a_run_that_was_stopped_is_reported_with_its_numbers(how, trained, tmp_path, capsys):
     run = shutil.copytree(trained, tmp_path / "run")
     saved = torch.load(run / "checkpoint.pt", weights_only=True)
     for stopped in (False, True):
         torch.save(saved | {"step": 13, "finished": not stopped}, run / "checkpoint.pt")
-        code, shown, told = command(capsys, "evaluate", run, "--device", "cpu", *how)
+        code, shown, err = command(capsys, "evaluate", run, "--device", "cpu", *how)
         shown = " ".join(shown.split())
-        assert code == 0 and "test images, not trained on" in shown, told
+        assert code == 0 and "test images, not trained on" in shown, err
         assert ("the run was stopped at step 13" in shown) == stopped
 
 
-def test_class_folders_give_every_fifth_image_to_the_exam(tmp_path, capsys):
+def test_class_folders_give_every_fifth_image_to_the_evaluation(tmp_path, capsys):
     root = class_folders(tmp_path / "photos", [10, 10, 5])
     run = tmp_path / "run"
-    code, shown, told = command(
+    code, shown, err = command(
         capsys, "train", "simclr-photos", "--out", run, "--device", "cpu", *words(PHOTOS | {"data.root": str(root)})
     )
-    assert code == 0 and "k-NN" in shown and "probe top-1" in shown and "not trained on" in shown, told
+    assert code == 0 and "k-NN" in shown and "probe top-1" in shown and "not trained on" in shown, err
     assert {"knn", "probe_top1"} <= result(run)["last"].keys()
     assert [Path(path).name for path in (run / "test_paths.txt").read_text().split()] == ["4.png", "9.png"] * 2 + [
         "4.png"
@@ -499,21 +499,21 @@ def test_class_folders_give_every_fifth_image_to_the_exam(tmp_path, capsys):
 
 
 def few_features(per_class: int = 250) -> tuple[Frozen, dict[str, torch.Tensor]]:
-    """An exam of three classes, and features that tell them."""
+    """An evaluation of three classes, and features that separate them."""
     labels = torch.arange(3 * per_class) % 3
     images = ImageSet(labels, ["a", "b", "c"], pixels=torch.zeros(len(labels), 3, 1, 1, dtype=torch.uint8))
     return Frozen(images, images, None), {"train": torch.eye(3)[labels], "test": torch.eye(3)[labels]}
 
 
-def test_the_exam_of_frozen_features_is_that_of_appendix_b3(cifar10, monkeypatch):
+def test_the_evaluation_of_frozen_features_is_that_of_appendix_b3(cifar10, monkeypatch):
     calls, answer = [], dict(top1=0.5, top5=0.9, best_top1=0.6, best_top5=0.8, best_epoch=3, diverged=None)
     answers = {"knn_accuracy": {"top1": 0.4}, "linear_probe": {lr: answer for lr in (1.0, 2.0, 5.0, 10.0)}}
     for name, found in answers.items():
         fake = lambda *data, name=name, found=found, **given: calls.append((name, given)) or found  # noqa: E731
         monkeypatch.setattr(contrastive, name, fake)
-    exam, looks = few_features()
-    assert exam.measure(looks, False, 7) == {"knn": 0.4}
-    assert exam.measure(looks, True, 7)["probe_top1"] == 0.5
+    evaluation, embedded = few_features()
+    assert evaluation.measure(embedded, False, 7) == {"knn": 0.4}
+    assert evaluation.measure(embedded, True, 7)["probe_top1"] == 0.5
     knn = ("knn_accuracy", {"k": 200})  # and what else there is as it stands there
     assert callable(calls[-1][1].pop("progress"))
     assert calls == [knn, knn, ("linear_probe", {"lrs": (1.0, 2.0, 5.0, 10.0), "seed": 7})]
@@ -521,12 +521,12 @@ def test_the_exam_of_frozen_features_is_that_of_appendix_b3(cifar10, monkeypatch
     assert build_task(tiny(cifar10).data, CPU).view == view
 
 
-def test_of_a_rate_that_diverged_the_epoch_alone_is_told(monkeypatch):
-    exam, looks = few_features(4)
+def test_of_a_rate_that_diverged_the_epoch_alone_is_reported(monkeypatch):
+    evaluation, embedded = few_features(4)
     broken = dict.fromkeys(("top1", "top5", "best_top1", "best_top5", "best_epoch")) | {"diverged": 2}
     answers = {5.0: broken, 10.0: {"top1": 0.5, "top5": 0.9}}
     monkeypatch.setattr(contrastive, "linear_probe", lambda *data, **given: answers)
-    found = exam.measure(looks, True, 0)
+    found = evaluation.measure(embedded, True, 0)
     assert found == {"knn": 1.0, "probe_diverged": 2, "probe_top1@10": 0.5, "probe_top5@10": 0.9}
 
 
@@ -536,18 +536,18 @@ def test_pixels_are_normalized_by_the_statistics_of_the_data_set(dataset, mean):
     assert model.preprocessing.mean[0] == mean and model.head[-1].out_features == 128
 
 
-def test_features_and_not_projections_are_examined(cifar10):
+def test_features_and_not_projections_are_measured(cifar10):
     run = loop.prepare(tiny(cifar10), CPU)
-    exam, model = run.task.evaluation, run.model.eval()
+    evaluation, model = run.task.evaluation, run.model.eval()
     seen, hook = [], model.backbone.register_forward_hook(lambda module, given, found: seen.append(len(found)))
-    looks = exam.embed(loop.embedder(run), True)
+    embedded = evaluation.embed(loop.embedder(run), True)
     hook.remove()
     assert sum(seen) == TRAIN + TEST, "every image passes the backbone once"
     with torch.no_grad():
-        train, test = model.features(exam.train.pixels), model.features(exam.images.pixels)
-        projections = model(exam.images.pixels)
+        train, test = model.features(evaluation.train.pixels), model.features(evaluation.images.pixels)
+        projections = model(evaluation.images.pixels)
     for name, wanted in (("train", train), ("test", test), ("embeddings", projections)):
-        torch.testing.assert_close(looks[name], wanted, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(embedded[name], wanted, rtol=1e-4, atol=1e-5)
     assert train.shape[1] != projections.shape[1] == 16
 
 
@@ -555,10 +555,10 @@ def test_a_small_class_does_not_shift_the_labels_of_the_others(tmp_path):
     """A class with fewer than five images has none to measure on; the rest must keep their names."""
     root = class_folders(tmp_path / "photos", [5, 2, 5])
     task = build_task(schema.Unlabeled(root=str(root), size=16, shorter=20), CPU)
-    exam = task.evaluation
-    assert isinstance(exam, Frozen) and exam.images.classes == ["class0", "class2"]
-    looks = {"train": torch.eye(3)[exam.train.labels], "test": torch.eye(3)[[0, 2]]}
-    found = exam.measure(looks, True, 0)
+    evaluation = task.evaluation
+    assert isinstance(evaluation, Frozen) and evaluation.images.classes == ["class0", "class2"]
+    embedded = {"train": torch.eye(3)[evaluation.train.labels], "test": torch.eye(3)[[0, 2]]}
+    found = evaluation.measure(embedded, True, 0)
     assert found["knn"] == found["probe_top1"] == 1
 
 
@@ -568,8 +568,8 @@ def test_a_csv_says_what_is_measured_on(tmp_path):
     for name, chosen in (("good", rows), ("bad", [("class0/0.png", "c9", "test"), *rows[1:]])):
         with open(root / f"{name}.csv", "w", newline="") as file:
             csv.writer(file).writerows([("path", "label", "split"), *chosen])
-    exam = build_task(schema.Unlabeled(root=str(root / "good.csv")), CPU).evaluation
-    assert [Path(path).name for path in exam.images.paths] == ["0.png"] * 2 and len(exam.train) == 6
+    evaluation = build_task(schema.Unlabeled(root=str(root / "good.csv")), CPU).evaluation
+    assert [Path(path).name for path in evaluation.images.paths] == ["0.png"] * 2 and len(evaluation.train) == 6
     with pytest.raises(UntrainedClasses) as caught:
         build_task(schema.Unlabeled(root=str(root / "bad.csv")), CPU)
     assert (caught.value.count, caught.value.classes) == (1, ["c9"])
@@ -611,7 +611,7 @@ def test_nonsense_ends_in_a_line_and_writes_nothing(flat, tmp_path, capsys, chan
     assert not (tmp_path / "run").exists()
 
 
-def test_classes_too_small_to_measure_on_are_told(tmp_path):
+def test_classes_too_small_to_measure_on_are_reported(tmp_path):
     root = class_folders(tmp_path / "photos", [3, 3])
     with pytest.raises(NoSplit) as caught:
         build_task(schema.Unlabeled(root=str(root)), CPU)

@@ -148,8 +148,8 @@ def torchrun(folder: Path, steps: int) -> subprocess.Popen:
 
 def test_torchrun_trains_to_the_end(tmp_path):
     process = torchrun(tmp_path / "run", steps=12)
-    shown, told = process.communicate(timeout=120)
-    assert process.returncode == 0 and "Warning" not in told, told
+    shown, err = process.communicate(timeout=120)
+    assert process.returncode == 0 and "Warning" not in err, err
     assert "R@1" in shown and (tmp_path / "run" / "result.json").exists()
     alone = fit(tiny_recipe("rendered-sec", {"loop.steps": 12}), tmp_path / "alone", "cpu")
     found = json.loads((tmp_path / "run" / "result.json").read_text())
@@ -163,8 +163,8 @@ def test_sigterm_stops_all_ranks_at_one_step(tmp_path):
         assert process.poll() is None and time.monotonic() < deadline, process.stderr.read()
         time.sleep(0.1)
     process.send_signal(signal.SIGTERM)
-    _, told = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=60)
     assert process.returncode > 0, "torchrun's own code: it failed, and was not killed"
     saved = torch.load(tmp_path / "run" / "checkpoint.pt", weights_only=True)
     for rank in range(2):
-        assert f"rank {rank}: stopped and saved at step {saved['step']} of 100000" in " ".join(told.split())
+        assert f"rank {rank}: stopped and saved at step {saved['step']} of 100000" in " ".join(err.split())

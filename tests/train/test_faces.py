@@ -190,7 +190,7 @@ def mirrored(model: torch.nn.Module, pixels: Tensor) -> Tensor:
     return torch.stack([(a + b) / (a + b).norm() * (a.norm() + b.norm()) / 2 for a, b in both])
 
 
-def test_a_run_tells_verification_identification_and_what_the_norm_foretells(faces: Path, trained: Path) -> None:
+def test_a_run_shows_verification_identification_and_what_the_norm_predicts(faces: Path, trained: Path) -> None:
     last = json.loads((trained / "result.json").read_text())["last"]
     run = load_run(trained, "cpu")
     accuracies = []
@@ -266,7 +266,7 @@ def test_every_place_of_a_run_is_found_again_from_above_it(tmp_path: Path) -> No
     data = schema.Faces(root="people", probes="gone.csv", distractors=("singles.csv:0.5", here, "gone.csv:0.5"))
     found = located(schema.Recipe(data=data), bases(run)).data
     assert found.root == str(tmp_path / "people") and found.exclude == ""
-    assert found.probes == "gone.csv", "it is told as the recipe has it"
+    assert found.probes == "gone.csv", "it is named as the recipe has it"
     assert found.distractors == (f"{tmp_path / 'singles.csv'}:0.5", here, "gone.csv:0.5")
 
 
@@ -319,9 +319,9 @@ def test_what_embed_and_evaluate_are_given_is_seen_as_in_verification(
     assert code == 0, err
     found, kept = np.load(tmp_path / "e.npy"), np.load(run / "test_embeddings.npz")
     trained = load_run(run, "cpu")
-    exam = build_task(trained.recipe.data, CPU).evaluation
-    looks = exam.embed(trained.embedder, True)
-    np.testing.assert_allclose(found, looks["embeddings"], rtol=1e-5, atol=1e-4)
+    evaluation = build_task(trained.recipe.data, CPU).evaluation
+    embedded = evaluation.embed(trained.embedder, True)
+    np.testing.assert_allclose(found, embedded["embeddings"], rtol=1e-5, atol=1e-4)
     np.testing.assert_allclose(found, kept["embeddings"] * kept["scale"], atol=1e-3 * kept["scale"])  # half precision
     assert (tmp_path / "e.paths.txt").read_text().split("\t")[0] == images.paths[0]
     wanted = Retrieval(open_images(words[1]), None).measure({"embeddings": torch.from_numpy(found)}, True, 0)
@@ -340,9 +340,9 @@ def test_faces_in_memory_are_cut_as_files_without_landmarks_are(faces: Path, tra
         torch.testing.assert_close(run.embed([Image.open(file) for file in files]), wanted)
     aligned = replace(run, recipe=replace(run.recipe, data=replace(run.recipe.data, align=True)))
     framed_already = [Image.open(file).resize((112, 112)) for file in files[:2]]
-    with pytest.warns(CroppedFacesWarning) as told:
+    with pytest.warns(CroppedFacesWarning) as caught:
         found = aligned.embed([*framed_already, *map(Image.open, files)])
-    assert told[0].message.count == len(files) and told[0].filename == __file__, "the warning is at the caller's line"
+    assert caught[0].message.count == len(files) and caught[0].filename == __file__, "at the caller's line"
     torch.testing.assert_close(found[2:], wanted)
     pixels = torch.stack([torch.from_numpy(np.array(image)).permute(2, 0, 1) for image in framed_already])
     torch.testing.assert_close(found[:2], mirrored(run.model, pixels), rtol=1e-4, atol=1e-5)
@@ -354,8 +354,8 @@ def test_of_numbers_evaluate_cannot_tell_who_they_are(faces: Path, trained: Path
     (tmp_path / "numbers.csv").write_text("path,label\n" + "".join(rows))
     run = load_run(trained, "cpu")
     data = replace(run.recipe.data, probes=str(tmp_path / "numbers.csv"))
-    told = measure_run(replace(run, recipe=replace(run.recipe, data=data)))["tested"]
-    assert told == "test images; whether their people were trained on is not known"
+    tested = measure_run(replace(run, recipe=replace(run.recipe, data=data)))["tested"]
+    assert tested == "test images; whether their people were trained on is not known"
 
 
 def test_evaluate_says_which_people_have_the_name_of_one_trained_on(
@@ -383,7 +383,7 @@ def test_photographs_to_test_on_are_not_trained_on(faces: Path, tmp_path: Path, 
     assert build_task(recipe.data, CPU).images.classes == ["Person_0", "Person_7", "Tess_Ted"]
 
 
-def test_people_to_test_on_with_the_name_of_one_to_train_on_are_told(faces: Path, tmp_path: Path) -> None:
+def test_people_to_test_on_with_the_name_of_one_to_train_on_are_reported(faces: Path, tmp_path: Path) -> None:
     own_pairs(faces, tmp_path / "own", ROWS)
     changes = {"data__pairs_root": tmp_path / "own", "data__pairs": "mine", "data__probes": "", "data__distractors": ""}
     with warned({CopiesWarning: 11, NamesakesWarning: 6}):
@@ -408,7 +408,7 @@ def test_distractors_are_not_trained_on_either(faces: Path, tmp_path: Path) -> N
     assert ["Person_3"] in [one.message.names for one in caught]
 
 
-def test_people_to_identify_with_the_name_of_a_distractor_are_told(faces: Path, tmp_path: Path, recwarn) -> None:
+def test_people_to_identify_with_the_name_of_a_distractor_are_reported(faces: Path, tmp_path: Path, recwarn) -> None:
     for name in ("P60", "P65", "P99", "123"):
         save(tmp_path / "others" / name / "0.png", 60, 7)
     save(tmp_path / "probes" / "123" / "0.png", 61, 8)  # a number names nobody
@@ -521,8 +521,8 @@ def test_faces_are_aligned_by_their_landmarks_or_cut_from_the_center(faces: Path
         points[name] = torch.tensor(list(map(float, values)), dtype=torch.float64).view(5, 2)
     wanted = [align(decode(file), points["/".join(file.parts[-2:])]) for file in files]
     assert torch.equal(aligned.images.pixels, torch.stack(wanted)) and not torch.equal(aligned.images.pixels, cut)
-    for told in ("cfp: 20 of 20 faces have no landmarks", "probes: 18 of 18 faces", "others.csv: 10 of 10 faces"):
-        assert told in "; ".join(aligned.notes)
+    for note in ("cfp: 20 of 20 faces have no landmarks", "probes: 18 of 18 faces", "others.csv: 10 of 10 faces"):
+        assert note in "; ".join(aligned.notes)
     assert "people: " not in "; ".join(aligned.notes)
 
 
@@ -604,17 +604,17 @@ def test_any_backbone_of_timm_trains_on_faces(faces: Path, tmp_path: Path) -> No
 
 
 def test_framed_faces_know_their_files(faces: Path, trained: Path) -> None:
-    exam = build_task(read_recipe(trained).data, CPU).evaluation
+    evaluation = build_task(read_recipe(trained).data, CPU).evaluation
     views = {"lfw": FaceView(), "cfp_fp": WHOLE, "cfp_ff": WHOLE}
-    for pairs in exam.pairs:
+    for pairs in evaluation.pairs:
         assert len(pairs.images.paths) == len(pairs.images)
         seen = torch.stack([views[pairs.name](decode(path)) for path in pairs.images.paths])
         assert torch.equal(pairs.images.pixels, seen)
     listed = [*sorted((faces / "more").iterdir()), *sorted((faces / "listed").iterdir())]
-    found = [path for images in exam.distractors.values() for path in images.paths]
-    assert found == list(map(str, listed)) and len(exam.probes.paths) == 18
+    found = [path for images in evaluation.distractors.values() for path in images.paths]
+    assert found == list(map(str, listed)) and len(evaluation.probes.paths) == 18
     kept = (trained / "test_paths.txt").read_text().splitlines()
-    assert kept == exam.images.paths
+    assert kept == evaluation.images.paths
 
 
 def test_view_1_of_lfw_is_judged_in_tenths_of_each_kind(faces: Path, tmp_path: Path) -> None:
@@ -634,7 +634,7 @@ def test_view_1_of_lfw_is_judged_in_tenths_of_each_kind(faces: Path, tmp_path: P
     assert last["lfw_dev"] == last["accuracy"] == pytest.approx(expected["accuracy"])
 
 
-def test_true_accepts_are_told_where_impostors_are_enough(faces: Path, trained: Path, monkeypatch) -> None:
+def test_true_accepts_are_reported_where_impostors_are_enough(faces: Path, trained: Path, monkeypatch) -> None:
     run = load_run(trained, "cpu")
     assert not [name for name in measure_run(run)["last"] if "tar@" in name], "1 % of 20 impostor pairs decides nothing"
     monkeypatch.setattr(face_task, "FARS", (0.5, 0.001))
@@ -691,7 +691,7 @@ def test_records_and_packs_give_the_run_that_folders_give(faces: Path, tmp_path:
     assert [again["last"][name] for name in names] == pytest.approx([found["last"][name] for name in names])
 
 
-def test_a_pack_of_pictures_that_are_not_square_is_told_once(faces: Path, tmp_path: Path) -> None:
+def test_a_pack_of_pictures_that_are_not_square_is_reported_once(faces: Path, tmp_path: Path) -> None:
     pictures = [encoded(torch.full((3, 112, 96), 10 * n, dtype=torch.uint8)) for n in range(20)]
     (tmp_path / "mine.bin").write_bytes(pickle.dumps((pictures, [True, False] * 5)))
     plain = {"data__pairs": "mine", "data__pairs_root": tmp_path, "data__probes": "", "data__distractors": ""}

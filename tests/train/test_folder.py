@@ -63,8 +63,8 @@ def test_two_commands_at_once_train_in_two_folders(kind, tmp_path):
     words = [kind, "train", "rendered", *FIELDS, "--constraint.eta"]
     both = [started(COMMAND, tmp_path, *words, eta) for eta in ("0.1", "5")]
     for process in both:
-        shown, told = process.communicate(timeout=120)
-        assert process.returncode == 0, told
+        shown, err = process.communicate(timeout=120)
+        assert process.returncode == 0, err
         assert "run folder: runs/rendered-sec-seed0" in shown
     folders = sorted((tmp_path / "runs").iterdir())
     recipes = [json.loads((folder / "recipe.json").read_text()) for folder in folders]
@@ -95,8 +95,8 @@ def test_a_named_folder_is_refused_with_its_holder_until_that_has_ended(words, k
     assert holder.stdout.readline() == "\n"
     if kind == "none":
         monkeypatch.setattr("isosphere.locks.fcntl", None)
-    told = isosphere(*words, *fields, folder=tmp_path, code=Held.code).stderr
-    assert str(holder.pid) in told.split() and len(told.splitlines()) == 1, told
+    err = isosphere(*words, *fields, folder=tmp_path, code=Held.code).stderr
+    assert str(holder.pid) in err.split() and len(err.splitlines()) == 1, err
     assert {path.name: path.read_bytes() for path in tmp_path.glob("run/*") if path.name != LOCK} == before
     holder.send_signal(signal.SIGKILL)
     holder.communicate()

@@ -79,17 +79,17 @@ def radial_share(embeddings: torch.Tensor, gradients: torch.Tensor) -> float:
     return radial / float(gradients.square().sum())
 
 
-@pytest.mark.parametrize("arm", ["", "-sec", "-sec-ema", "-sec-relative", "-balanced", "-l2reg"])
+@pytest.mark.parametrize("method", ["", "-sec", "-sec-ema", "-sec-relative", "-balanced", "-l2reg"])
 @pytest.mark.parametrize("loss", ["MultiSimilarity", "ArcFace", "Softmax"])
-def test_figures_are_those_of_the_criterions_gradient_and_change_nothing(arm, loss):
+def test_figures_are_those_of_the_criterions_gradient_and_change_nothing(method, loss):
     """Against a step without any of them: the weights bit for bit, the radial share by loops."""
     changes = {"loss": loss, "schedule": "Constant", "loop.steps": 8, "optimizer.lr": 0.003}
-    watched, plain = (loop.prepare(tiny_recipe(f"rendered{arm}", changes), torch.device("cpu")) for _ in range(2))
+    watched, plain = (loop.prepare(tiny_recipe(f"rendered{method}", changes), torch.device("cpu")) for _ in range(2))
     for batch in loop.training_feed(watched):
         found = loop.train_step(watched, batch.images, batch.labels)
 
         embeddings = plain.network(batch.images)
-        inputs = balanced_directions(embeddings) if arm == "-balanced" else embeddings
+        inputs = balanced_directions(embeddings) if method == "-balanced" else embeddings
         metric = plain.criterion(inputs, batch.labels)
         (gradients,) = torch.autograd.grad(metric, embeddings, retain_graph=True)
         progress = plain.step / 8
@@ -105,7 +105,7 @@ def test_figures_are_those_of_the_criterions_gradient_and_change_nothing(arm, lo
         assert float(found["lr_proxy_cv"]) == pytest.approx(float(rates.std(correction=0) / rates.mean()), rel=1e-4)
         for mine, wanted in ((watched.model, plain.model), (watched.criterion, plain.criterion)):
             assert all(torch.equal(value, wanted.state_dict()[name]) for name, value in mine.state_dict().items())
-    assert (float(found["radial_share"]) > 0.01) == (loss == "Softmax" and arm != "-balanced")
+    assert (float(found["radial_share"]) > 0.01) == (loss == "Softmax" and method != "-balanced")
 
 
 def figures_of_a_step(recipe: schema.Recipe) -> dict[str, float]:
@@ -235,9 +235,9 @@ def test_snapshots_hold_norms_and_the_angles_turned(tmp_path, monkeypatch):
         np.testing.assert_allclose(held["angles"], turned, atol=1e-2)
         assert held["since"] == step - 5
     journal = map(json.loads, (tmp_path / "run" / "metrics.jsonl").open())
-    told = [line for line in journal if line["kind"] == "turn"]
-    assert [(line["since"], line["step"]) for line in told] == [(0, 5), (5, 10), (10, 15), (15, 20)]
-    for (_, _, lengths, _), line in zip(seen, told, strict=False):
+    turns = [line for line in journal if line["kind"] == "turn"]
+    assert [(line["since"], line["step"]) for line in turns] == [(0, 5), (5, 10), (10, 15), (15, 20)]
+    for (_, _, lengths, _), line in zip(seen, turns, strict=False):
         angles = np.load(folder / f"step-{line['step']:07d}.npz")["angles"].astype(np.float64)
         assert line["norm_variance"] == pytest.approx(float(lengths.var(correction=0)), rel=1e-5)
         assert line["turn_variance"] == pytest.approx(angles.var(), rel=1e-6)
@@ -288,9 +288,9 @@ def test_every_loss_of_the_registry_trains(kind):
     assert losses[-1] < losses[0]
 
 
-def test_a_seed_gives_the_same_start_and_batches_whatever_the_arm():
-    arms = [tiny_recipe(f"rendered{arm}", {"seed": 3}) for arm in ("", "-sec", "-sec-relative", "-balanced")]
-    runs = [loop.prepare(recipe, torch.device("cpu")) for recipe in arms]
+def test_a_seed_gives_the_same_start_and_batches_whatever_the_method():
+    methods = [tiny_recipe(f"rendered{method}", {"seed": 3}) for method in ("", "-sec", "-sec-relative", "-balanced")]
+    runs = [loop.prepare(recipe, torch.device("cpu")) for recipe in methods]
     for run in runs[1:]:
         for name, value in runs[0].model.state_dict().items():
             assert torch.equal(value, run.model.state_dict()[name])
@@ -298,8 +298,8 @@ def test_a_seed_gives_the_same_start_and_batches_whatever_the_arm():
             assert torch.equal(one.images, other.images) and torch.equal(one.labels, other.labels)
 
 
-def test_what_is_trained_and_measured_is_told_and_kept(tmp_path, capsys):
-    """A folder that was read otherwise than meant shows here; so do classes too small for a batch."""
+def test_what_is_trained_and_measured_is_reported_and_kept(tmp_path, capsys):
+    """A folder that was read differently than meant shows here; so do classes too small for a batch."""
     for number in range(12):
         (tmp_path / "photos" / f"class{number:02d}").mkdir(parents=True)
         for place in range(1 if number == 0 else 5):
@@ -309,9 +309,9 @@ def test_what_is_trained_and_measured_is_told_and_kept(tmp_path, capsys):
     changes |= {"loop.steps": "1", "model.backbone": "small_cnn", "batches.size": "8"}
     result = loop.fit(find("photos", changes), tmp_path / "run", "cpu")
     assert result["images"] == {"train_images": 26, "test_images": 30, "train_classes": 6, "test_classes": 6}
-    told = " ".join(capsys.readouterr().err.split())
-    assert "trains on 26 images of 6 classes, is measured on 30 images of 6 classes" in told
-    assert "; 1 of 6 classes have fewer than per_class 4, which repeat" in told
+    err = " ".join(capsys.readouterr().err.split())
+    assert "trains on 26 images of 6 classes, is measured on 30 images of 6 classes" in err
+    assert "; 1 of 6 classes have fewer than per_class 4, which repeat" in err
 
 
 def test_an_incomplete_benchmark_is_recorded(tmp_path):

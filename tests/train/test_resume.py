@@ -76,8 +76,8 @@ def run_until(words: list[str], folder: Path, step: int, number: int) -> tuple[i
         assert time.monotonic() < deadline
         time.sleep(0.005)
     process.send_signal(number)
-    _, told = process.communicate(timeout=60)
-    return process.returncode, told
+    _, err = process.communicate(timeout=60)
+    return process.returncode, err
 
 
 def test_five_kills_at_random_steps_end_in_the_weights_of_an_unbroken_run(tmp_path):
@@ -86,8 +86,8 @@ def test_five_kills_at_random_steps_end_in_the_weights_of_an_unbroken_run(tmp_pa
     subprocess.run(words, check=True, capture_output=True)
     broken, words = tmp_path / "broken", command("rendered-sec", "--out", str(tmp_path / "broken"), **changes)
     for step in sorted(random.Random(os.getpid()).sample(range(8, STEPS - 10), 5)):
-        code, told = run_until(words, broken, step, signal.SIGKILL)
-        assert code == -signal.SIGKILL, told
+        code, err = run_until(words, broken, step, signal.SIGKILL)
+        assert code == -signal.SIGKILL, err
         words = command("--resume", str(broken), **changes)
     subprocess.run(words, check=True, capture_output=True)
     found, wanted = weights(broken), weights(tmp_path / "whole")
@@ -119,11 +119,11 @@ def test_a_run_killed_before_its_first_checkpoint_begins_again(tmp_path):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_saves_and_exits_cleanly(tmp_path, number):
     folder = tmp_path / "run"
-    code, told = run_until(command("rendered", "--out", str(folder), **{"loop.steps": 10**6}), folder, 12, number)
+    code, err = run_until(command("rendered", "--out", str(folder), **{"loop.steps": 10**6}), folder, 12, number)
     assert code == 128 + number
     step = weights(folder)["step"]
-    assert words(Interrupted(step, 10**6, folder, number)) in " ".join(told.split())
-    assert last_step(folder) == step and "Traceback" not in told
+    assert words(Interrupted(step, 10**6, folder, number)) in " ".join(err.split())
+    assert last_step(folder) == step and "Traceback" not in err
 
 
 def test_resuming_a_finished_run_says_so_and_gives_its_result(tmp_path, capsys):
@@ -132,8 +132,8 @@ def test_resuming_a_finished_run_says_so_and_gives_its_result(tmp_path, capsys):
     assert "already finished" not in capsys.readouterr().err
     again = fit(recipe, tmp_path / "run", "cpu", resume=True)
     assert again["last"] == first["last"]
-    told = f"already finished at step {recipe.loop.steps}; nothing was trained"
-    assert capsys.readouterr().err == f"isosphere: {told}\n"
+    err = f"already finished at step {recipe.loop.steps}; nothing was trained"
+    assert capsys.readouterr().err == f"isosphere: {err}\n"
 
 
 def test_resuming_a_finished_run_that_kept_no_checkpoint_does_not_train_over_its_result(tmp_path):
@@ -145,13 +145,13 @@ def test_resuming_a_finished_run_that_kept_no_checkpoint_does_not_train_over_its
     assert (tmp_path / "run" / "result.json").read_text() == before
 
 
-def test_a_last_exam_that_fails_costs_no_training(tmp_path, monkeypatch):
+def test_a_last_evaluation_that_fails_costs_no_training(tmp_path, monkeypatch):
     recipe, taken = tiny_recipe(), loop.evaluate
 
-    def failing(exam, embedder, final, seed):
+    def failing(evaluation, embedder, final, seed):
         if final:
-            raise OSError("no space for the exam")
-        return taken(exam, embedder, final, seed)
+            raise OSError("no space for the evaluation")
+        return taken(evaluation, embedder, final, seed)
 
     with monkeypatch.context() as patch, raised(Halted, step=20, steps=20, saved=20) as caught:
         patch.setattr(loop, "evaluate", failing)
@@ -166,14 +166,14 @@ def test_a_last_exam_that_fails_costs_no_training(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_in_the_last_exam_stops_nothing_that_is_left(number, tmp_path, monkeypatch):
+def test_a_signal_in_the_last_evaluation_stops_nothing_that_is_left(number, tmp_path, monkeypatch):
     """The run is at its end: it is measured, written and shown as any other."""
     taken, sent = loop.evaluate, []
 
-    def take(exam, embedder, final, seed):
+    def take(evaluation, embedder, final, seed):
         if final:
             sent.append(signal.raise_signal(number))
-        return taken(exam, embedder, final, seed)
+        return taken(evaluation, embedder, final, seed)
 
     monkeypatch.setattr(loop, "evaluate", take)
     fields = [word for key, value in TINY.items() for word in (f"--{key}", value)]

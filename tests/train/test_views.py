@@ -80,7 +80,7 @@ def test_a_list_of_one_part_is_named_with_what_helps(flowers: Path, split: str, 
             build_task(kind(str(path), size=16, shorter=20), CPU)
 
 
-def test_copies_of_training_images_in_the_test_part_are_told(flowers: Path) -> None:
+def test_copies_of_training_images_in_the_test_part_are_reported(flowers: Path) -> None:
     shutil.copy(flowers / "train" / "rose" / "1.png", flowers / "test" / "iris" / "copy.png")
     (flowers / "test" / "rose" / "link.png").symlink_to(flowers / "train" / "iris" / "0.png")
     short = "2 test images are byte copies of training images"
@@ -96,7 +96,7 @@ def test_copies_of_training_images_in_the_test_part_are_told(flowers: Path) -> N
             assert "; ".join(task.notes) == short
 
 
-def test_copies_are_told_behind_what_is_left_out(flowers: Path) -> None:
+def test_copies_are_reported_behind_what_is_left_out(flowers: Path) -> None:
     shutil.copy(flowers / "train" / "rose" / "1.png", flowers / "test" / "iris" / "copy.png")
     photograph(flowers / "train" / "rose" / "deeper" / "9.png")
     with pytest.warns(LeftOutWarning) as left, pytest.warns(CopiesWarning) as copied:
@@ -189,7 +189,7 @@ def test_photographs_left_out_are_in_a_face_runs_deviation(people: Path) -> None
     assert len(task.notes) == 1 and caught[0].message.text.endswith(task.notes[0])
 
 
-def test_copies_of_training_photographs_in_pairs_are_told(people: Path) -> None:
+def test_copies_of_training_photographs_in_pairs_are_reported(people: Path) -> None:
     shutil.copy(people / "people" / "trained 1" / "0.png", people / "pairs" / "tested 2" / "1.png")
     places = {"data.root": str(people / "people"), "data.pairs_root": str(people / "pairs"), "data.pairs": "mine,again"}
     with warned({CopiesWarning: 1}) as caught:

@@ -30,13 +30,13 @@ def lightning_callback(module: str, **settings: Any) -> Any:
             watched = pl_module.get_submodule(module)  # before there is a monitor: a wrong name leaves nothing to end
             self.monitor = monitor = NormMonitor(trainer.optimizers[0], **settings)
 
-            def tell(record: Record) -> None:
+            def write(record: Record) -> None:
                 for logger in trainer.loggers:
                     if numbers(record):
                         logger.log_metrics(numbers(record), record["step"])
                     log_alarm(getattr(logger, "experiment", None), record)
 
-            monitor.summaries.append(tell)
+            monitor.summaries.append(write)
 
             def see(_module: Any, _inputs: Any, output: Tensor) -> None:
                 if trainer.training:

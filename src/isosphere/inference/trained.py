@@ -34,7 +34,7 @@ class Trained:
     model: Embedder
     device: torch.device
     classes: list[str]
-    images: int | None  # how many it was trained on; an older checkpoint does not tell
+    images: int | None  # how many it was trained on; an older checkpoint does not say
     stopped: int | None = None  # the step of its checkpoint, if it was not trained to its end
 
     @property

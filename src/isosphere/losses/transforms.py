@@ -1,6 +1,6 @@
 """Values with gradients that are known, and what torch.func and second derivatives make of them.
 
-A loss computes its gradients itself, beside its value and without autograd. `scalar` joins both to a tensor that
+A loss computes its gradients itself, with its value and without autograd. `scalar` joins both to a tensor that
 backpropagates. Under `torch.func.grad`, `vjp`, `jacrev`, `jvp`, `jacfwd`, `vmap` and forward-mode autograd the same
 computation runs once for each sample on plain tensors. Second derivatives are refused with `Unsupported`.
 """

@@ -177,9 +177,9 @@ class NormMonitor:
         if self.callback is not None:
             for record in records:
                 self.callback(record)
-        for tell in self.summaries:
+        for write in self.summaries:
             for record in summaries:
-                tell(record)
+                write(record)
 
     def _watch(self, figures: Record) -> None:
         for name, words in self._episodes.fresh(figures).items():
@@ -206,12 +206,12 @@ def numbers(record: Record) -> dict[str, float]:
 
 
 def _to_tensorboard(writer: Any) -> Callable[[Record], None]:
-    def tell(record: Record) -> None:
+    def write(record: Record) -> None:
         for name, value in numbers(record).items():
             writer.add_scalar(name, value, record["step"])
         log_alarm(writer, record)
 
-    return tell
+    return write
 
 
 def log_alarm(writer: Any, record: Record) -> None:

@@ -106,7 +106,7 @@ class Faces:
         sets = {name: embedded[f"among {name}"] for name in self.distractors}
         everyone = torch.cat(list(sets.values()))
         counts = [10**power for power in range(3, 7) if 10**power <= len(everyone)]
-        if not counts or len(everyone) >= 2 * counts[-1]:  # else they would tell the same
+        if not counts or len(everyone) >= 2 * counts[-1]:  # else they would say the same
             counts.append(len(everyone))
         with progress_bar("identifying", counts[-1]) as show:
             rows, _, ahead = distractors_ahead(probes, labels, everyone, counts, 1, seed=seed, progress=show)
@@ -125,7 +125,7 @@ class Faces:
         met = known & trained.keys()
         if met:
             return f"{kind} images; {len(met)} of {len(known)} people have the name of one trained on"
-        # A .rec has numbers for people, a pack has neither names nor files; of numbers in a folder files tell.
+        # A .rec has numbers for people, a pack has neither names nor files; of numbers in a folder the files decide.
         separate = compared and all(images.paths is not None for images in self.sets)
         if not trained or not (separate or all(people)):
             return f"{kind} images; whether their people were trained on is not known"

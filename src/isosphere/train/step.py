@@ -92,7 +92,7 @@ def update(run: Run, images: Tensor, labels: Tensor, progress: Tensor | float) -
     # ---- criterion and constraint, in float32
     try:
         metric = run.criterion(run.constraint.inputs(embeddings), labels)
-        held = embeddings.view_as(embeddings)  # the constraint's own way in, to tell its gradient from the criterion's
+        held = embeddings.view_as(embeddings)  # the constraint's own way in: its gradient is not the criterion's
         penalty = run.constraint(held, progress=progress)
     except (NotFinite, LossOverflow) as error:  # on CPU; elsewhere a NaN, seen when something is written
         stop_diverged(run, run.step + 1, str(error), norm_statistics(norms(embeddings.detach())))
