@@ -65,4 +65,5 @@ def test_options_in_both_wordings(value, argument, flag):
 def test_long_lists_are_cut_and_other_errors_are_one_line():
     assert errors.words(BadArgument("it", 0, [*range(9)])) == "it must be 0, 1, 2, 3, 4 and 4 more, not 0"
     assert errors.words(KeyError("two\nlines")) == r"'two\nlines'" and errors.words(ValueError("a\n b")) == "a b"
+    assert errors.words(errors.UnreadableImage("\x1b[2J.png", "no\x07")) == r"cannot read the image \x1b[2J.png: no\x07"
     assert issubclass(BadArgument, (IsosphereError, ValueError)) and BadArgument.code == 2

@@ -4,9 +4,10 @@ import shutil
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from commands import has, isosphere, refusal
-from isosphere import load_run
+from isosphere import load_run, runs
 from isosphere.cli import endings
 from isosphere.errors import BadArgument, NoFolder, NotAPlainFile, UnknownOption
 from tiny import FIELDS
@@ -86,3 +87,13 @@ def test_other_images_that_cannot_be_read_are_all_named_with_what_helps(kind, tr
     kept = [path for path in sorted(photos.glob("*/*.png")) if path not in bad]
     wanted = load_run(trained, "cpu").embed(kept)  # seen as the run's own images are
     np.testing.assert_allclose(np.load(tmp_path / "e.npy"), wanted.numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_embedded_rows_and_their_paths_agree_whatever_files_are_called(trained, tmp_path):
+    (tmp_path / "photos" / "cl\nass").mkdir(parents=True)
+    for number, name in enumerate(["0.png", "1\n.png", "2\u2028.png", "3\t.png", "4.png"]):
+        Image.new("RGB", (24, 24), (50 * number, 0, 0)).save(tmp_path / "photos" / "cl\nass" / name)
+    isosphere("embed", trained, "photos", "--out", "e.npy", "--device", "cpu", folder=tmp_path)
+    rows = runs.read_paths(tmp_path / "e.paths.txt")
+    assert len(rows) == len(np.load(tmp_path / "e.npy")) == 5
+    assert all((tmp_path / path).is_file() and label == "cl\nass" for path, label in rows)

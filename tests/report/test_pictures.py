@@ -100,7 +100,7 @@ def test_queries_with_a_gallery_of_their_own_search_that_alone(make_run, tmp_pat
 
 
 def test_the_gallery_reads_files_and_marks_right_and_wrong(make_run, tmp_path):
-    runs = [make_run("a", seed=1), make_run("b", "cub200-triplet-sec", seed=2)]
+    runs = [make_run("a", seed=1), make_run("b", "cub200-triplet-sec", seed=2, data_root=tmp_path)]
     with pytest.raises(MissingPart):
         gallery.gallery(runs, tmp_path / "g")
     for number in range(24):
@@ -209,7 +209,7 @@ def test_images_without_labels_are_neither_right_nor_wrong(make_run, tmp_path):
 def test_a_file_name_that_is_not_utf8_is_read(make_run, tmp_path):
     name = b"caf\xe9.png".decode(errors="surrogateescape")
     Image.fromarray(np.zeros((6, 8, 3), np.uint8)).save(tmp_path / name, "PNG")
-    run = make_run(classes=["caf\udce9", *"abcde"])
+    run = make_run(classes=["caf\udce9", *"abcde"], data_root=tmp_path)
     (run / "test_paths.txt").write_bytes(b"\n".join([bytes(tmp_path) + b"/caf\xe9.png"] * 24))
     text = gallery.gallery([run], tmp_path / "g", queries=[0])[1].read_text()
     assert "caf?" in text

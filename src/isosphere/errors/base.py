@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar, NamedTuple
 
 MOST = 5  # names of a long list that a message shows
+CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}  # in a file's name: they move the cursor
 
 
 class Option(NamedTuple):
@@ -28,9 +29,13 @@ def as_flag(option: Option) -> str:
 def words(error: BaseException, option: Callable[[Option], str] = as_argument) -> str:
     """An error as one line; `option` says how recipe fields are written."""
     if not isinstance(error, IsosphereError):
-        return " ".join(str(error).split())
+        return _line(str(error))
     values = {field.name: _shown(getattr(error, field.name), option) for field in fields(error)}
-    return " ".join(error.text.format(**values).split())
+    return _line(error.text.format(**values))
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split()).translate(CONTROLS)
 
 
 def _shown(value: Any, option: Callable[[Option], str]) -> Any:

@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from isosphere import distributed, files
+from isosphere import distributed, files, runs
 from isosphere.data.images import ImageSet, open_images
 from isosphere.errors import BadArgument
 from isosphere.metrics.faces import mirror_averaged
@@ -116,6 +116,5 @@ def embed_files(trained: Trained, root: str, out: Path, features: bool = False) 
     for path, array in ((out, embeddings.cpu().numpy()), (labels, np.asarray(names, dtype=str))):
         with files.replacing(path, size=array.nbytes) as file:
             np.save(file, array)
-    lines = [f"{path}\t{name}\n" for path, name in zip(images.files, names, strict=True)]
-    files.write(paths, "".join(lines), "surrogateescape")
+    runs.write_paths(paths, zip(images.files, names, strict=True))
     return [out, labels, paths]

@@ -4,7 +4,6 @@
 """
 
 from isosphere.runs.folder import (
-    ANY_NAME,
     CHECKPOINT,
     EMBEDDINGS,
     PATHS,
@@ -28,6 +27,7 @@ from isosphere.runs.folder import (
 from isosphere.runs.images import TestImages, read_test_images
 from isosphere.runs.lines import METRICS, Line, entries, numbers
 from isosphere.runs.names import RENAMED, older_name, results_path
+from isosphere.runs.path_lists import read_paths, write_paths
 from isosphere.runs.places import bases, locate
 from isosphere.runs.results import (
     Experiment,
@@ -51,10 +51,11 @@ from isosphere.runs.versions import (
 )
 
 __all__ = [
-    "ANY_NAME", "CHECKPOINT", "EMBEDDINGS", "METRICS", "OPTIONS", "PATHS", "RECIPE", "RENAMED", "RESULT", "RUN",
+    "CHECKPOINT", "EMBEDDINGS", "METRICS", "OPTIONS", "PATHS", "RECIPE", "RENAMED", "RESULT", "RUN",
     "SNAPSHOTS", "SPLIT", "THUMBNAILS", "UNREADABLE", "Embedded", "Experiment", "Line", "Record", "Results",
     "RunFolder", "Snapshot", "TestImages", "bases", "entries", "experiment_of", "is_monitor", "locate",
-    "numbers", "old_fields", "older_name", "read", "read_monitor", "read_recipe", "read_result", "read_results",
-    "read_test_images", "recipe_in", "recipe_of", "results_json", "results_path", "snapshot_path", "translate_changes",
-    "translate_checkpoint", "translate_line", "translate_recipe", "translate_record", "unscaled",
+    "numbers", "old_fields", "older_name", "read", "read_monitor", "read_paths", "read_recipe", "read_result",
+    "read_results", "read_test_images", "recipe_in", "recipe_of", "results_json", "results_path", "snapshot_path",
+    "translate_changes",
+    "translate_checkpoint", "translate_line", "translate_recipe", "translate_record", "unscaled", "write_paths",
 ]  # fmt: skip

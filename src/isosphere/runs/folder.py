@@ -31,7 +31,6 @@ RECIPE, RUN, RESULT, CHECKPOINT = "recipe.json", "run.json", "result.json", "che
 EMBEDDINGS, PATHS, THUMBNAILS = "test_embeddings.npz", "test_paths.txt", "test_thumbnails.npz"
 SPLIT = "split.json"  # which classes of one's own images train and test
 SNAPSHOTS = "snapshots"  # a folder of step-0001000.npz
-ANY_NAME = {"encoding": "utf-8", "errors": "surrogateescape"}  # of files, also one that is not UTF-8
 UNREADABLE = (OSError, ValueError, EOFError, KeyError, TypeError, zipfile.BadZipFile)
 
 

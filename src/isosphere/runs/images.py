@@ -1,13 +1,15 @@
 """The test images of a run: thumbnails it kept, or the files it was tested on."""
 
+import errno
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from isosphere.errors import DamagedFile, need
 from isosphere.recipes.labels import group
-from isosphere.runs.folder import ANY_NAME, PATHS, THUMBNAILS, UNREADABLE, RunFolder
-from isosphere.runs.places import locate
+from isosphere.runs.folder import PATHS, THUMBNAILS, UNREADABLE, RunFolder
+from isosphere.runs.path_lists import read_paths
+from isosphere.runs.places import is_inside, locate
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,8 +34,11 @@ class TestImages:
             colors = np.repeat(self.pixels[index], 3 // self.pixels.shape[1], axis=0)  # gray ones have one channel
             image = images.fromarray(np.ascontiguousarray(colors.transpose(1, 2, 0)))
         else:
-            root = str(group(self.run.values, "data").get("root") or "")
-            with images.open(locate(self.lines[index][0], root, self.run.folder)) as opened:
+            data = group(self.run.values, "data")
+            path = locate(self.lines[index][0], str(data.get("root") or ""), self.run.folder)
+            if not is_inside(path, data, self.run.folder):  # a stranger's run must not show others' pictures
+                raise PermissionError(errno.EACCES, "outside of the run's data", str(path))
+            with images.open(path) as opened:
                 opened.draft("RGB", (2 * size, 2 * size))
                 image = ops.exif_transpose(opened).convert("RGB")
         image.thumbnail((size, size))
@@ -55,7 +60,7 @@ def read_test_images(run: RunFolder) -> TestImages | None:
     count = len(run.embedded.labels)
     try:
         if path.name == PATHS:
-            lines = [line.split("\t") for line in path.read_text(**ANY_NAME).splitlines()]
+            lines = read_paths(path)
             if len(lines) != count:
                 raise ValueError(f"it has {len(lines)} lines for {count} embeddings")
             return TestImages(run, None, lines)

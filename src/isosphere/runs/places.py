@@ -1,8 +1,12 @@
 """Where a run's images are: its relative paths begin where it was trained, or above it."""
 
+import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from isosphere.errors import DamagedFile
+from isosphere.recipes.fields import PLACES, split_share
 from isosphere.runs.folder import RUN, parsed
 
 
@@ -30,3 +34,25 @@ def locate(path: str, root: str, run: Path) -> Path:
     tail = Path(*parts[parts.index(name) + 1 :]) if name in parts else Path(path)
     places = [*(its / path for its in folders), *(base / path for base in begun), *(its / tail for its in folders)]
     return next((place for place in places if place.is_file()), Path(path))
+
+
+def is_inside(path: Path, data: Mapping[str, Any], run: Path) -> bool:
+    """Whether a path is below one of the places that the recipe's data names, seen from where `locate` looks.
+
+    Data without a place are confined to the run's own folder and the current one. Links inside of data that came with
+    the run may not lead out of them; in data elsewhere they are the user's own.
+    """
+    named = [data.get(name) for name in PLACES]
+    each = [its for one in named for its in (one if isinstance(one, list | tuple) else [one])]
+    places = [its for its in each if its and isinstance(its, str)]
+    begun, own = (*bases(run), Path()), run.resolve().parent
+    roots = [base / split_share(its)[0] for its in places for base in begun] or [own, Path()]
+    for root in (its.parent if its.is_file() else its for its in roots):
+        real = Path(os.path.realpath(root))
+        if real == Path(real.anchor):
+            continue  # everything is below it
+        shipped = real.is_relative_to(own)
+        whole = os.path.realpath(path) if shipped else os.path.normpath(os.path.join(os.getcwd(), path))
+        if any(Path(whole).is_relative_to(its) for its in {real, Path(os.path.abspath(root))}):
+            return True
+    return False

@@ -153,8 +153,8 @@ class Journal:
             arrays["groups"] = groups.numpy()
         _save(self.folder / runs.EMBEDDINGS, arrays)
         if images.paths is not None:
-            lines = [below(path, self.recipe.data.root) for path in images.paths]
-            files.write(self.folder / runs.PATHS, "\n".join(lines) + "\n", "surrogateescape")
+            rows = ([below(path, self.recipe.data.root)] for path in images.paths)
+            runs.write_paths(self.folder / runs.PATHS, rows)
         elif isinstance(images, ImageSet) and images.pixels is not None and images.pixels.numel() <= THUMBNAILS:
             _save(self.folder / runs.THUMBNAILS, {"pixels": images.pixels.cpu().numpy()})
 
