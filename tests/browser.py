@@ -66,13 +66,18 @@ def find_browser() -> str | None:
 
 
 class Browser:
-    """One page of a headless browser without a network; `complaints` has its errors and requests beyond the file."""
+    """One page of a headless browser without a network; `complaints` has its errors and requests beyond the file.
 
-    def __init__(self, profile: Path) -> None:
+    It may also have a `server` on this machine, "http://127.0.0.1:8000".
+    """
+
+    def __init__(self, profile: Path, server: str = "file:") -> None:
+        self.server = server
         down, up = os.pipe(), os.pipe()
         options = [
             "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
-            "--disable-background-networking", "--host-resolver-rules=MAP * ~NOTFOUND", "--hide-scrollbars",
+            "--disable-background-networking", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+            "--hide-scrollbars",
             f"--user-data-dir={profile}", "--remote-debugging-pipe", "about:blank",
         ]  # fmt: skip
         command = [sys.executable, "-c", LAUNCH, str(down[0]), str(up[1]), find_browser(), *options]
@@ -138,17 +143,19 @@ class Browser:
             self.complaints.append(json.dumps(about["args"]))
         elif event == "Log.entryAdded":
             self.complaints.append(about["entry"]["text"])
-        elif event == "Network.requestWillBeSent" and not about["request"]["url"].startswith(("file:", "data:")):
+        elif event == "Network.requestWillBeSent" and not about["request"]["url"].startswith(
+            ("file:", "data:", "blob:", self.server)
+        ):
             self.complaints.append(f"request: {about['request']['url']}")
 
-    def open(self, page: Path, width: int = 1400, scheme: str = "light", scripts: bool = True) -> None:
-        """Load a file at a width in pixels and a preferred color scheme, with or without scripts."""
+    def open(self, page: Path | str, width: int = 1400, scheme: str = "light", scripts: bool = True) -> None:
+        """Load a file or an address at a width in pixels and a preferred color scheme, with or without scripts."""
         self.complaints, self.loaded = [], False
         metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
         self.ask("Emulation.setDeviceMetricsOverride", **metrics)
         self.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
         self.ask("Emulation.setScriptExecutionDisabled", value=not scripts)
-        self.ask("Page.navigate", url=page.resolve().as_uri())
+        self.ask("Page.navigate", url=page if isinstance(page, str) else page.resolve().as_uri())
         while not self.loaded:
             self._receive()
 

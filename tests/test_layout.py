@@ -40,6 +40,7 @@ ALLOWED = {
         "data", "distributed", "errors", "files", "inference", "metrics", "models", "recipes", "runs", "samplers",
         "sphere", "tensor_files", "terminal",
     },  # fmt: skip
+    "serve": {"data", "gallery", "inference", "report", "serve", "sphere"},
     "export": {"data", "export", "inference", "metrics", "recipes", "sphere"},
     "train": {
         "train", "inference", "sphere", "losses", "metrics", "data", "models", "recipes", "monitor", "runs",

@@ -23,7 +23,7 @@ from isosphere.errors import BadUsage, missing_extra
 GROUPS = {
     "train and measure": ("train", "evaluate", "inspect", "report", "figure"),
     "use what was trained": ("embed", "index", "search", "classify", "sizes", "parquet", "export"),
-    "look through a gallery": ("duplicates", "label-issues", "cluster", "calibrate"),
+    "look through a gallery": ("serve", "duplicates", "label-issues", "cluster", "calibrate"),
     "look around": ("demo", "recipes", "datasets", "reproduce"),
 }
 COMMANDS = tuple(name for names in GROUPS.values() for name in names)

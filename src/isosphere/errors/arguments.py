@@ -16,6 +16,7 @@ EXTRAS = {  # the packages of each extra, by the names that are imported
     "tensorboard": ("tensorboard",),
     "lightning": ("lightning", "pytorch_lightning"),
     "oracles": ("sklearn", "pytorch_metric_learning"),
+    "serve": ("starlette", "uvicorn"),
     "export": ("onnx", "onnxscript", "onnxruntime"),
     "bench": ("faiss", "lightly"),
 }

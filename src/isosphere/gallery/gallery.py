@@ -105,6 +105,11 @@ class Gallery:
         joined = [os.path.join(homes[source], path) for source, path in places]
         return [os.path.normpath(path) if os.pardir in path else path for path in joined]  # those of a CSV
 
+    @property
+    def names(self) -> list[str]:
+        """The files as seen from the folder or CSV that was indexed, which says nothing of this machine."""
+        return self._held.rows.paths
+
     @cached_property
     def classes(self) -> list[str]:
         """The labels that there are, each once, in the order in which they first stand."""

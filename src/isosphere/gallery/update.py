@@ -26,7 +26,6 @@ from isosphere.inference import (
     described_preprocessing,
     evaluating,
     fingerprint,
-    half_precision,
     progress_bar,
     workers,
 )
@@ -156,19 +155,14 @@ def _embed_new(
     new = [number for number, key in enumerate(_keys(rows)) if key not in known]
     if not new:
         return []
-    import torch
-
     failures: list[UnreadableImage] = []
-    loop, device = trained.recipe.loop, trained.device
-    frame, half, done = framing(trained, images, home), half_precision(loop, device), 0
-    with torch.no_grad(), evaluating(trained.model), progress_bar("embedding", len(new)) as show:
-        for part, read in batches(images.files, new, frame, workers(loop)):
+    frame, done = framing(trained, images, home), 0
+    with evaluating(trained.model), progress_bar("embedding", len(new)) as show:
+        for part, read in batches(images.files, new, frame, workers(trained.recipe.loop)):
             good = [(number, one) for number, one in zip(part, read, strict=True) if isinstance(one, Seen)]
             failures += [one for one in read if isinstance(one, UnreadableImage)]
             if good:
-                pixels = stacked([one for _, one in good]).to(device)
-                with torch.autocast(device.type, half or torch.bfloat16, enabled=half is not None):
-                    found = directions(trained.forward(pixels).float())
+                found = directions(trained.embed_seen(stacked([one for _, one in good])))
                 vectors = encode(found, STORED[0])
                 thumbnails = [one.thumbnail for _, one in good]
                 journal.add(Part(taken(rows, [number for number, _ in good]), vectors, thumbnails))

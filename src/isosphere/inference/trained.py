@@ -89,6 +89,13 @@ class Trained:
                 rows.append(embedder(ImageSet.from_pixels(pixels, labels[part], found.classes), None, forward))
         return torch.cat(rows)
 
+    @torch.no_grad()
+    def embed_seen(self, pixels: Tensor) -> Tensor:
+        """Raw embeddings (N, D), float32, of images as the model sees them, uint8 (N, 3, S, S), by one pass."""
+        half = half_precision(self.recipe.loop, self.device)
+        with torch.autocast(self.device.type, half or torch.bfloat16, enabled=half is not None):
+            return self.forward(pixels.to(self.device)).float()
+
     def encode(self, images: Sequence[str | Path | Pixels] | Pixels, normalize: bool = True) -> Tensor:
         """Unit embeddings (N, D), as search wants them; `normalize=False` leaves them raw, as `embed` does."""
         found = self.embed(images)
