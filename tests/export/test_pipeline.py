@@ -69,15 +69,14 @@ class Chosen(Mean):
 OWN = schema.OwnModel(path="somewhere:Mean", source="any", given="object")
 
 
-@pytest.mark.parametrize("unit", [True, False])
 @pytest.mark.parametrize(
-    "data, model, given",
+    "data, model, given, unit",
     [
-        (DATA, schema.Model(dim=8, freeze_bn=True), None),
-        (schema.Faces(fraction=0.7), schema.Model(dim=8, head="dropout_fc_bn"), None),
-        (DATA, OWN, Mean()),
-        (schema.Folder(size="48x24", shorter=27, fit="pad"), schema.Model(dim=8), None),
-        (schema.Folder(size="48x24", shorter=27), schema.Model(dim=8), None),
+        (DATA, schema.Model(dim=8, freeze_bn=True), None, False),
+        (schema.Faces(fraction=0.7), schema.Model(dim=8, head="dropout_fc_bn"), None, True),
+        (DATA, OWN, Mean(), True),
+        (schema.Folder(size="48x24", shorter=27, fit="pad"), schema.Model(dim=8), None, True),
+        (schema.Folder(size="48x24", shorter=27), schema.Model(dim=8), None, False),
     ],
     ids=["frozen", "faces", "own", "padded", "tall"],
 )
@@ -101,6 +100,9 @@ def test_what_cannot_be_exported_is_refused(made, tmp_path, monkeypatch):
     with raised(Unsupported, what="Mean", transform="export to torch.export"):
         export.to_program(made(DATA, OWN, Chosen()), out)
     trained = made(DATA, schema.Model(dim=8))
+    with monkeypatch.context() as patch, raised(Unsupported, transform="export as a graph"):
+        patch.setattr(TestView, "__call__", lambda its, images, numbers=None: 255 - its.rest(its.stored(images)))
+        export.to_program(trained, out)
     monkeypatch.setattr(graphs, "LIMIT", -1.0)
     with raised(OtherEmbeddings, path=out, limit=-1.0):
         export.to_program(trained, out)

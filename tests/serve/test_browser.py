@@ -9,10 +9,9 @@ import time
 import pytest
 from PIL import Image
 
-from browser import Browser, find_browser
+from browser import CONTRAST, OVERFLOW, Browser, find_browser
 from commands import isosphere
 from isosphere.serve import Limits
-from report.test_browser import CONTRAST, OVERFLOW
 from written import NASTY
 
 LABELS = "[...document.querySelectorAll('.card b')].map((node) => node.textContent)"

@@ -34,10 +34,13 @@ class Pipeline(nn.Module):
         self._trained = replace(trained, model=self.model, device=torch.device("cpu"))
 
     def forward(self, images: Tensor) -> Tensor:
-        rows, columns = view_weights(self.view, *images.shape[2:])
-        pixels = rows @ images.float() @ columns.T + self.around * (1 - rows.sum(1)[:, None] * columns.sum(1))
-        embeddings = self._trained.forward(self.model.from_floats(pixels)).float()
+        embeddings = self._trained.forward(self.model.from_floats(self.pixels(images))).float()
         return directions(embeddings) if self.unit else embeddings
+
+    def pixels(self, images: Tensor) -> Tensor:
+        """What the model sees, without rounding to whole pixel values, (N, 3, S, S)."""
+        rows, columns = view_weights(self.view, *images.shape[2:])
+        return rows @ images.float() @ columns.T + self.around * (1 - rows.sum(1)[:, None] * columns.sum(1))
 
 
 def view_weights(view: TestView | FaceView, height: int, width: int) -> tuple[Tensor, Tensor]:

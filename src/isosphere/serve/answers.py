@@ -11,7 +11,7 @@ from starlette.responses import Response
 class Json(Response):
     """JSON in ASCII, as names of files may be no text in UTF-8."""
 
-    media_type = "application/json"
+    media_type: Any = "application/json"
 
     def render(self, content: Any) -> bytes:
         """The body."""

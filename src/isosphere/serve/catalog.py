@@ -45,9 +45,9 @@ class Catalog:
 
     def sample(self, count: int, labels: tuple[str, ...] = ()) -> list[dict[str, Any]]:
         """Some images, evenly spread over the rows, of these labels or of all."""
-        rows = np.arange(len(self._ids)) if not labels else self._gallery.chosen(labels)
-        places = np.unique(np.linspace(0, len(rows) - 1, count).astype(int))
-        return [self.item(int(rows[place])) for place in places]
+        chosen = self._gallery.chosen(labels or None)
+        rows = range(len(self._ids)) if chosen is None else chosen.tolist()
+        return [self.item(rows[place]) for place in np.unique(np.linspace(0, len(rows) - 1, count).astype(int))]
 
     def like(self, text: str) -> list[dict[str, Any]]:
         """Labels that contain a text, in upper or lower case; those that begin with it first."""

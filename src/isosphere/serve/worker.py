@@ -80,8 +80,8 @@ class Worker:
             batch, self._jobs = self._jobs[: self.limits.batch], self._jobs[self.limits.batch :]
             batch = [(job, future) for job, future in batch if not future.cancelled()]
             try:
-                work = self.work, [job for job, _ in batch]
-                await asyncio.get_running_loop().run_in_executor(self._model, *work)
+                jobs = [job for job, _ in batch]
+                await asyncio.get_running_loop().run_in_executor(self._model, self.work, jobs)
                 failure = None
             except Exception as error:  # each of its requests answers with it
                 failure = error
