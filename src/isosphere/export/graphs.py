@@ -25,7 +25,7 @@ CUTS = {
     "pad": "all of it in a gray frame",
     "squash": "all of it, squashed",
 }
-ROUNDING = 1.5  # pixel values: torchvision rounds after each of two passes
+ROUNDING = 2.1  # pixel values: torchvision rounds after each of up to four passes, by half at most
 Graph = Callable[[Tensor], Tensor]  # images, uint8 (N, 3, H, W) -> embeddings (N, D)
 
 

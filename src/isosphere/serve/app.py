@@ -147,8 +147,9 @@ class Service:
     def _seen(self, content: bytearray) -> Tensor:
         """An image file as the model sees it, uint8 (3, S, S)."""
         assert self.view is not None
-        shorter = self.view.shorter if isinstance(self.view, TestView) else 0
-        return self.view(image_of(content, self.limits, shorter))
+        view = self.view
+        frame = view.stored.frame if isinstance(view, TestView) and view.fit == "crop" else (0, 0)
+        return view(image_of(content, self.limits, frame))
 
     def _wanted(self, request: Request) -> Job:
         """How many neighbors, and of which labels."""

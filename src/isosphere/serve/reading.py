@@ -64,10 +64,10 @@ class Body:
         raise refusal(HTTPStatus.REQUEST_TIMEOUT, f"the body did not arrive within {seconds:g} seconds")
 
 
-def image_of(body: bytes | bytearray, limits: Limits, shorter: int) -> Tensor:
+def image_of(body: bytes | bytearray, limits: Limits, frame: tuple[int, int]) -> Tensor:
     """An image file as pixels, uint8 (3, H, W), upright. Its size is judged before it is decoded.
 
-    `shorter` is what the shorter side is resized to later: a thin image would become a huge one.
+    Later it is resized to cover a `frame`, height and width: a thin image would become a huge one.
     """
     most = f"at most {limits.pixels / MEGA:g} million pixels are taken"
     try:
@@ -75,7 +75,7 @@ def image_of(body: bytes | bytearray, limits: Limits, shorter: int) -> Tensor:
             width, height = opened.size
             if width * height > limits.pixels:
                 raise too_large(f"{width} x {height} pixels; {most}")
-            if max(1.0, shorter / min(width, height)) ** 2 * width * height > limits.pixels:
+            if max(1.0, max(frame) / min(width, height)) ** 2 * width * height > limits.pixels:
                 raise too_large(f"{width} x {height} pixels are too thin to be resized; {most}")
             return in_memory(opened)
     except HTTPException:
