@@ -1,4 +1,4 @@
-"""The run folder as it is written: recipe.json, run.json, metrics.jsonl, snapshots, embeddings, result.json."""
+"""The run folder as it is written: recipe.json, run.json, metrics.jsonl, test embeddings, result.json."""
 
 import json
 import math
@@ -14,9 +14,9 @@ import torch
 from isosphere import files, runs
 from isosphere.data.images import Images, ImageSet
 from isosphere.data.split import below, described
-from isosphere.metrics.registry import NORM_MEAN, NORM_VARIANCE
-from isosphere.monitor import recorded, turn_figures
+from isosphere.monitor import recorded
 from isosphere.recipes import options, schema
+from isosphere.train import snapshots
 from isosphere.train.environment import environment
 from isosphere.train.evaluation import Evaluation
 from isosphere.train.loggers import Logger, TensorBoard
@@ -24,10 +24,9 @@ from isosphere.train.screen import Screen
 from isosphere.train.task import Task
 
 THUMBNAILS = 2**25  # bytes of test images in memory that are kept for galleries
-DIRECTIONS = f"{runs.SNAPSHOTS}/directions-*.npy"
 WRITTEN = (
     runs.RESULT, runs.CHECKPOINT, runs.SPLIT, runs.EMBEDDINGS, runs.PATHS, runs.THUMBNAILS,
-    f"{runs.SNAPSHOTS}/step-*.npz", DIRECTIONS, "tensorboard/events.*",
+    snapshots.NORMS, snapshots.DIRECTIONS, "tensorboard/events.*",
 )  # fmt: skip
 """What a run leaves in its folder besides what every new one writes at once; the result first, so it never lies."""
 
@@ -106,34 +105,12 @@ class Journal:
         """Norms of a fixed subset of the training images, and the degrees that each turned since the last."""
         if not self.active:
             return
-        folder, every = self.folder / runs.SNAPSHOTS, self.loop.snapshot_every
-        folder.mkdir(exist_ok=True)
-        arrays = {"indices": indices.numpy(), "norms": norms.cpu().numpy()}
-        now, before = directions.float().cpu().numpy(), folder / f"directions-{step - every:07d}.npy"
-        since = runs.snapshot_path(self.folder, step - every)
-        held = np.load(since) if before.is_file() and since.is_file() else {}
-        turn: dict[str, float] = {}
-        # A resumed run may take more images, or fewer.
-        if "indices" in held and np.array_equal(held["indices"], arrays["indices"]):
-            # The chord keeps small angles exact, where the arc cosine of a product near 1 does not.
-            chords = np.linalg.norm(now - np.load(before), axis=1)
-            arrays["angles"] = np.degrees(2 * np.arcsin(np.minimum(chords / 2, 1))).astype(np.float32)
-            arrays["since"] = np.array(step - every)
-            lengths = held["norms"]
-            figures = {NORM_MEAN: float(lengths.mean()), NORM_VARIANCE: float(lengths.var())}
-            figures |= turn_figures(torch.from_numpy(lengths), torch.from_numpy(arrays["angles"]))  # in degrees
-            turn = {"since": step - every, **recorded(figures)}
-        with files.replacing(folder / f"directions-{step:07d}.npy", size=now.nbytes) as file:
-            np.save(file, now)
-        _save(runs.snapshot_path(self.folder, step), arrays)
+        # A run resumed from the last checkpoint turns from that one's snapshot.
+        saved = max(self.resumed_at, (step - 1) // max(1, self.loop.save_every) * self.loop.save_every)
+        every = self.loop.snapshot_every
+        turn = snapshots.save(self.folder, step, every, saved // every * every, indices, norms, directions)
         if turn:
             self.write(step, "turn", turn)
-        # Two are kept, the last and what a run resumed from the last checkpoint turns from; all would be large.
-        saved = max(self.resumed_at, (step - 1) // max(1, self.loop.save_every) * self.loop.save_every)
-        kept = [f"directions-{at:07d}.npy" for at in (saved // every * every, step)]
-        for path in folder.glob("directions-*.npy"):
-            if path.name not in kept:
-                path.unlink()
 
     def embeddings(self, embeddings: torch.Tensor, evaluation: Evaluation) -> None:
         """The last test embeddings in half precision, scaled to a largest component of 1, and which images they are."""
@@ -151,12 +128,12 @@ class Journal:
         groups = getattr(evaluation, "groups", None)
         if groups is not None:
             arrays["groups"] = groups.numpy()
-        _save(self.folder / runs.EMBEDDINGS, arrays)
+        snapshots.save_arrays(self.folder / runs.EMBEDDINGS, arrays)
         if images.paths is not None:
             rows = ([below(path, self.recipe.data.root)] for path in images.paths)
             runs.write_paths(self.folder / runs.PATHS, rows)
         elif isinstance(images, ImageSet) and images.pixels is not None and images.pixels.numel() <= THUMBNAILS:
-            _save(self.folder / runs.THUMBNAILS, {"pixels": images.pixels.cpu().numpy()})
+            snapshots.save_arrays(self.folder / runs.THUMBNAILS, {"pixels": images.pixels.cpu().numpy()})
 
     def split(self, parts: Mapping[str, Images]) -> None:
         """Which classes, or files, train and test; `--data.split` takes the file."""
@@ -195,8 +172,7 @@ class Journal:
             **self.environment,
         }
         write_json(self.folder / runs.RESULT, result)
-        for path in self.folder.glob(DIRECTIONS):  # they served the angles, which are kept
-            path.unlink()
+        snapshots.forget_directions(self.folder)
         return result
 
 
@@ -205,11 +181,6 @@ def _clear(folder: Path) -> None:
     for pattern in WRITTEN if (folder / runs.RECIPE).is_file() else ():
         for path in folder.glob(pattern):
             path.unlink()
-
-
-def _save(path: Path, arrays: dict[str, np.ndarray]) -> None:
-    with files.replacing(path) as file:
-        np.savez_compressed(file, **arrays)  # type: ignore[arg-type]  # none of them is called allow_pickle
 
 
 def write_json(path: Path, values: Any) -> None:
