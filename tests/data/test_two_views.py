@@ -118,7 +118,7 @@ def test_parameters_are_distributed_as_torchvision_draws_them():
 
 def test_the_defaults_are_those_of_appendix_b3():
     wanted = dict(size=32, shorter=32, scale=(0.2, 1.0), ratio=(3 / 4, 4 / 3), flip=True)
-    wanted |= dict(jitter=(0.4, 0.4, 0.4, 0.1), jitter_p=0.8, gray_p=0.2, fit="crop")
+    wanted |= dict(jitter=(0.4, 0.4, 0.4, 0.1), jitter_p=0.8, gray_p=0.2, fit="crop", interpolation="bilinear")
     assert asdict(ContrastiveView()) == wanted
 
 

@@ -8,17 +8,32 @@ import pytest
 import timm
 import torch
 from safetensors.torch import save_file
+from torchvision.transforms import InterpolationMode
+from torchvision.transforms.v2 import functional
 
 from isosphere import build_embedder, load, load_run
-from isosphere.errors import BadArgument, DamagedFile, Incompatible, NotFound, Option, UnknownName, Unreachable
+from isosphere.errors import (
+    BadArgument,
+    DamagedFile,
+    Incompatible,
+    NotFound,
+    Option,
+    OtherRecipe,
+    UnknownName,
+    Unreachable,
+)
 from isosphere.export.folder import to_folder
+from isosphere.inference import completed, described_preprocessing, evaluation_view
 from isosphere.models import hub
 from isosphere.models.backbones import build_backbone
 from isosphere.models.expected import expects
-from isosphere.recipes import schema
+from isosphere.recipes import options, schema
+from isosphere.recipes.identity import alike
 from isosphere.train.loop import fit
 from raised import raised
-from tiny import tiny_recipe
+from tiny import TINY, tiny_recipe
+
+PLAIN = {key: value for key, value in TINY.items() if not key.startswith("data.")}
 
 SETTINGS = {"input_size": [3, 96, 96], "mean": [0.5, 0.25, 0.125], "std": [0.1, 0.2, 0.3], "interpolation": "bicubic",
             "crop_pct": 0.75}  # fmt: skip
@@ -161,6 +176,39 @@ def test_a_run_needs_no_folder_and_no_hub_afterwards(tmp_path, offline):
     (tmp_path / "run" / "result.json").unlink()
     torch.save(saved | {"step": 1, "finished": False}, tmp_path / "run" / "checkpoint.pt")
     assert fit(recipe, tmp_path / "run", "cpu", resume=True)["last"].keys() == run["last"].keys()
+
+
+def test_a_run_resizes_as_its_weights_ask_for(tmp_path, photos):
+    """It finds that out once: neither a resume nor another look at the result asks again."""
+    write_model(tmp_path / "net")
+    fields = {"data": "Folder", "data.root": photos, "data.size": 32, "data.shorter": 36, "loop.steps": 2}
+    fields |= {"model.backbone": f"local-dir:{tmp_path / 'net'}", "model.pretrained": True, "batches.size": 6}
+    recipe = options.override(schema.Recipe(), {key: str(value) for key, value in (PLAIN | fields).items()})
+    assert recipe.data.interpolation is None and recipe.data.resize == "bilinear"
+    fit(recipe, tmp_path / "run", "cpu")
+    run = load_run(tmp_path / "run", "cpu")
+    assert run.recipe.data.interpolation == "bicubic"
+    view = evaluation_view(run.recipe.data)
+    image = torch.randint(0, 256, (3, 60, 80), dtype=torch.uint8)
+    scaled = functional.resize(image, [36], InterpolationMode.BICUBIC, antialias=True)
+    assert torch.equal(view(image), functional.center_crop(scaled, [32]))
+    assert described_preprocessing(run.recipe.data)["interpolation"] == "bicubic"
+    shutil.rmtree(tmp_path / "net")
+    assert fit(recipe, tmp_path / "run", "cpu", resume=True)["last"] and alike(recipe, run.recipe)
+    saved = torch.load(tmp_path / "run" / "checkpoint.pt", weights_only=True)
+    torch.save(saved | {"step": 1, "finished": False}, tmp_path / "run" / "checkpoint.pt")
+    fit(recipe, tmp_path / "run", "cpu", resume=True)
+    assert load_run(tmp_path / "run", "cpu").recipe == run.recipe
+    other = options.override(recipe, {"data.interpolation": "bilinear"})
+    assert not alike(other, run.recipe)
+    with pytest.raises(OtherRecipe):
+        fit(other, tmp_path / "run", "cpu", resume=True)
+
+
+@pytest.mark.parametrize("model", [{"model.weights": "a.pth"}, {}])
+def test_without_hub_weights_images_are_resized_as_before(model):
+    recipe = options.override(schema.Recipe(), {"data": "Folder", "model.backbone": "resnet50"} | model)
+    assert completed(recipe) == recipe and evaluation_view(recipe.data).stored.interpolation == "bilinear"
 
 
 # ---------------------------------------------------------------- what a backbone expects

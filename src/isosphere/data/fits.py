@@ -10,6 +10,7 @@ from torch import Tensor
 Size = int | tuple[int, int]
 """Side of a square, or height and width."""
 Fit = Literal["crop", "pad", "squash"]
+Interpolation = Literal["bilinear", "bicubic"]
 GRAY = (124, 116, 104)
 """What is around a padded image: the mean color of ImageNet, which is near 0 once it is normalized."""
 
@@ -31,13 +32,14 @@ class Stored:
     shorter: int
     aspect: tuple[int, int] = (1, 1)
     fit: Fit = "crop"
+    interpolation: Interpolation = "bilinear"
 
     @classmethod
-    def of(cls, size: Size, shorter: int, fit: Fit) -> "Stored":
+    def of(cls, size: Size, shorter: int, fit: Fit, interpolation: Interpolation = "bilinear") -> "Stored":
         """The first stage of a view that ends in this size."""
         height, width = sides(size)
         common = gcd(height, width)
-        return cls(shorter, (height // common, width // common), fit)
+        return cls(shorter, (height // common, width // common), fit, interpolation)
 
     @property
     def frame(self) -> tuple[int, int]:
@@ -51,25 +53,22 @@ class Stored:
 
     def __call__(self, image: Tensor) -> Tensor:
         """One image as a cache holds it, or a batch, uint8 (..., C, H, W) -> (..., C, H', W')."""
-        if self.fit == "crop":
-            return covered(image, *self.frame)
-        return padded(image, *self.frame) if self.fit == "pad" else squashed(image, *self.frame)
+        made = {"crop": covered, "pad": padded, "squash": squashed}[self.fit]
+        return made(image, *self.frame, self.interpolation)
 
 
-def resize_shorter(image: Tensor, shorter: int) -> Tensor:
+def resize_shorter(image: Tensor, shorter: int, interpolation: Interpolation = "bilinear") -> Tensor:
     """The image with its shorter side at `shorter`, antialiased, uint8 (C, H, W) -> (C, H', W')."""
-    from torchvision.transforms.v2 import functional
-
     if min(image.shape[-2:]) == shorter:
         return image
-    return functional.resize(image, [shorter], antialias=True)
+    return _resized(image, [shorter], interpolation)
 
 
-def covered(image: Tensor, height: int, width: int) -> Tensor:
+def covered(image: Tensor, height: int, width: int, interpolation: Interpolation = "bilinear") -> Tensor:
     """The image as small as it covers a frame, antialiased."""
     if height == width:
-        return resize_shorter(image, height)
-    return squashed(image, *covering(image.shape[-2], image.shape[-1], height, width))
+        return resize_shorter(image, height, interpolation)
+    return squashed(image, *covering(image.shape[-2], image.shape[-1], height, width), interpolation)
 
 
 def covering(given: int, wide: int, height: int, width: int) -> tuple[int, int]:
@@ -77,11 +76,11 @@ def covering(given: int, wide: int, height: int, width: int) -> tuple[int, int]:
     return max(height, given * width // wide), max(width, wide * height // given)
 
 
-def padded(image: Tensor, height: int, width: int) -> Tensor:
+def padded(image: Tensor, height: int, width: int, interpolation: Interpolation = "bilinear") -> Tensor:
     """The whole image in the middle of a gray frame, antialiased, (..., C, H, W) -> (..., C, height, width)."""
     if tuple(image.shape[-2:]) == (height, width):
         return image
-    inner = squashed(image, *contained(image.shape[-2], image.shape[-1], height, width))
+    inner = squashed(image, *contained(image.shape[-2], image.shape[-1], height, width), interpolation)
     gray = torch.tensor(GRAY[: image.shape[-3]], dtype=image.dtype, device=image.device)[:, None, None]
     frame = gray.repeat(*image.shape[:-3], 1, height, width)
     top, left = (height - inner.shape[-2]) // 2, (width - inner.shape[-1]) // 2
@@ -95,10 +94,15 @@ def contained(given: int, wide: int, height: int, width: int) -> tuple[int, int]
     return max(1, min(height, tall)), max(1, min(width, broad))
 
 
-def squashed(image: Tensor, height: int, width: int) -> Tensor:
+def squashed(image: Tensor, height: int, width: int, interpolation: Interpolation = "bilinear") -> Tensor:
     """The image at this height and width, whatever its shape, antialiased."""
-    from torchvision.transforms.v2 import functional
-
     if tuple(image.shape[-2:]) == (height, width):
         return image
-    return functional.resize(image, [height, width], antialias=True)
+    return _resized(image, [height, width], interpolation)
+
+
+def _resized(image: Tensor, size: list[int], interpolation: Interpolation) -> Tensor:
+    from torchvision.transforms import InterpolationMode
+    from torchvision.transforms.v2 import functional
+
+    return functional.resize(image, size, InterpolationMode(interpolation), antialias=True)

@@ -14,7 +14,7 @@ from typing import ClassVar, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from .fits import Fit, Size, Stored, sides
+from .fits import Fit, Interpolation, Size, Stored, sides
 
 ATTEMPTS = 10
 CROP_DRAWS = 2 * ATTEMPTS + 2  # numbers that one random crop uses up
@@ -178,12 +178,13 @@ class TrainView:
     ratio: tuple[float, float] = (3 / 4, 4 / 3)
     flip: bool = True
     fit: Fit = "crop"
+    interpolation: Interpolation = "bilinear"
     draws: ClassVar[int] = CROP_DRAWS + 1
 
     @property
     def stored(self) -> Stored:
         """The first stage."""
-        return Stored.of(self.size, self.shorter, self.fit)
+        return Stored.of(self.size, self.shorter, self.fit, self.interpolation)
 
     def __call__(self, image: Tensor, numbers: Tensor) -> Tensor:
         """One image with its numbers (draws,), or a batch (N, C, H, W) with numbers (N, draws)."""
@@ -214,13 +215,14 @@ class TestView:
     size: Size = 227
     shorter: int = 256
     fit: Fit = "crop"
+    interpolation: Interpolation = "bilinear"
     draws: ClassVar[int] = 0
     __test__: ClassVar[bool] = False  # not a test case, whatever pytest reads from the name
 
     @property
     def stored(self) -> Stored:
         """The first stage."""
-        return Stored.of(self.size, self.shorter, self.fit)
+        return Stored.of(self.size, self.shorter, self.fit, self.interpolation)
 
     def __call__(self, image: Tensor, numbers: Tensor | None = None) -> Tensor:
         """One image or a batch; it uses no random numbers."""

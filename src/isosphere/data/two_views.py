@@ -17,7 +17,7 @@ from isosphere.errors import BadArgument
 
 from .colors import jitter_colors, jitter_factors, to_gray
 from .crops import sample_crops
-from .fits import Fit, Size, Stored
+from .fits import Fit, Interpolation, Size, Stored
 from .transforms import TrainView, random_boxes
 
 
@@ -39,6 +39,7 @@ class ContrastiveView:
     jitter_p: float = 0.8
     gray_p: float = 0.2
     fit: Fit = "crop"
+    interpolation: Interpolation = "bilinear"
     draws: ClassVar[int] = TrainView.draws + 10
 
     def __post_init__(self) -> None:
@@ -48,7 +49,7 @@ class ContrastiveView:
     @property
     def stored(self) -> Stored:
         """The first stage."""
-        return Stored.of(self.size, self.shorter, self.fit)
+        return Stored.of(self.size, self.shorter, self.fit, self.interpolation)
 
     def __call__(self, images: Tensor, numbers: Tensor) -> Tensor:
         """One image with its numbers (draws,), or a batch (N, C, H, W) with numbers (N, draws)."""

@@ -55,7 +55,7 @@ def config(trained: Trained) -> dict[str, Any]:
         "backbone": model.backbone,
         "head": model.head,
         "dim": trained.model.dim,
-        "preprocessing": {name: getattr(data, name) for name in ("size", "shorter", "fit")}
+        "preprocessing": {name: getattr(data, name) for name in ("size", "shorter", "fit", "resize")}
         | asdict(trained.model.preprocessing),
         "images": trained.images,
         "stopped": trained.stopped,

@@ -40,7 +40,8 @@ class Pipeline(nn.Module):
     def pixels(self, images: Tensor) -> Tensor:
         """What the model sees, without rounding to whole pixel values, (N, 3, S, S)."""
         rows, columns = view_weights(self.view, *images.shape[2:])
-        return rows @ images.float() @ columns.T + self.around * (1 - rows.sum(1)[:, None] * columns.sum(1))
+        pixels = rows @ images.float() @ columns.T + self.around * (1 - rows.sum(1)[:, None] * columns.sum(1))
+        return pixels.clamp(0, 255)  # beyond which a cubic may go
 
 
 def view_weights(view: TestView | FaceView, height: int, width: int) -> tuple[Tensor, Tensor]:
@@ -63,26 +64,34 @@ def view_weights(view: TestView | FaceView, height: int, width: int) -> tuple[Te
 def framed(view: TestView, length: int, other: int, axis: int) -> Tensor:
     """One of the two matrices of a test view: rows (S, H) for the axis 0, columns (S, W) for 1."""
     size, frame, along = sides(view.size)[axis], view.stored.frame[axis], view.stored.frame[1 - axis]
+    cubic = view.interpolation == "bicubic"
     if view.fit == "crop":
         new = torch.sym_max(frame, length * along // other)
         spare = new - size
         start = spare // 2 + (spare % 2) * (spare // 2 % 2)  # half of it, rounded to even
-        return resizing(length, 0, length, new, start, size)
+        return resizing(length, 0, length, new, start, size, cubic=cubic)
     new = frame
     if view.fit == "pad":
         new = torch.sym_max(1, torch.sym_min(frame, (2 * length * along + other) // (2 * other)))
-    first = resizing(length, 0, length, new, -((frame - new) // 2), frame)
+    first = resizing(length, 0, length, new, -((frame - new) // 2), frame, cubic=cubic)
     return first if frame == size else resizing(frame, 0, frame, size, 0, size, antialias=False) @ first
 
 
 def resizing(
-    length: int, begin: Length, span: Length, new: Length, start: Length, size: int, antialias: bool = True
+    length: int,
+    begin: Length,
+    span: Length,
+    new: Length,
+    start: Length,
+    size: int,
+    antialias: bool = True,
+    cubic: bool = False,
 ) -> Tensor:
-    """Antialiased bilinear resizing as a matrix (size, length).
+    """Antialiased bilinear or bicubic resizing as a matrix (size, length).
 
     `span` pixels from `begin` on become `new` ones, of which those from `start` on are taken; where there are none, a
-    row is 0. A pixel weighs as a triangle around the center of the new one, as wide as one of the larger of the two,
-    says. Without antialiasing it is as wide as a given pixel, and pixels of the rim repeat.
+    row is 0. A pixel weighs as a triangle, or Keys' cubic, around the center of the new one says. These are as wide as
+    one of the larger of the two. Without antialiasing they are as wide as a given pixel, and pixels of the rim repeat.
     """
     given = (begin, span, new, start)
     begins, spans, news, starts = (torch.scalar_tensor(x) if not isinstance(x, Tensor) else x.float() for x in given)
@@ -92,8 +101,14 @@ def resizing(
         centers = centers.clamp(min=0.5, max=length - 0.5)
         scale = scale.clamp(max=1)
     places = torch.arange(length, dtype=torch.float32) + 0.5
-    weights = (1 - (places - centers[:, None]).abs() / scale.clamp(min=1)).clamp(min=0)
+    away = (places - centers[:, None]).abs() / scale.clamp(min=1)
+    weights = keys_cubic(away) if cubic else (1 - away).clamp(min=0)
     weights = weights * ((places > begins) & (places < begins + spans))
     there = (taken >= 0) & (taken < news)
     return torch.where(there[:, None], weights / weights.sum(1, keepdim=True).clamp(min=1e-9), 0)
 
+
+def keys_cubic(away: Tensor) -> Tensor:
+    """Weights of pixels so far from a place, by the cubic with a of -0.5, as PIL and torch's antialiasing have it."""
+    near, far = (1.5 * away - 2.5) * away**2 + 1, ((-0.5 * away + 2.5) * away - 4) * away + 2
+    return torch.where(away < 1, near, torch.where(away < 2, far, 0))

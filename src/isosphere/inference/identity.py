@@ -23,4 +23,6 @@ def described_preprocessing(data: schema.Data) -> dict[str, Any]:
     held = {"size": getattr(data, "size", 112), "shorter": data.shorter}
     if data.fit != "crop":  # older galleries do not say it
         held["fit"] = data.fit
+    if data.resize != "bilinear":
+        held["interpolation"] = data.resize
     return {"fraction": data.fraction, "align": data.align} if data.framed else held

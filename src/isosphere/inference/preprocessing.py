@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -17,6 +17,7 @@ from isosphere.data.images import ImageSet
 from isosphere.data.readable import readable_images
 from isosphere.data.transforms import TestView
 from isosphere.errors import BadArgument, CroppedFacesWarning, Option
+from isosphere.models.expected import expects
 from isosphere.recipes import schema
 from isosphere.recipes.fields import split_share
 
@@ -31,7 +32,7 @@ def naming(data: schema.Data) -> Naming:
 
 def evaluation_view(data: schema.Data) -> FaceView | TestView:
     """What an image file goes through before a model that was trained on this data; of faces without landmarks."""
-    return square(data.fraction) if data.framed else TestView(data.shape, data.shorter, data.fit)
+    return square(data.fraction) if data.framed else TestView(data.shape, data.shorter, data.fit, data.resize)
 
 
 def parse_place(place: str, field: str) -> tuple[str, FaceView | None]:
@@ -73,4 +74,14 @@ def for_other_images(recipe: schema.Recipe) -> schema.Recipe:
     data = recipe.data
     if data.own or data.transformed:
         return recipe
-    return replace(recipe, data=schema.Folder(size=data.size, shorter=data.shorter, fit=data.fit))
+    seen = schema.Folder(size=data.size, shorter=data.shorter, fit=data.fit, interpolation=data.interpolation)
+    return replace(recipe, data=seen)
+
+
+def completed(recipe: schema.Recipe) -> schema.Recipe:
+    """The recipe with the interpolation that its weights from the hub ask for, if it names none."""
+    data: Any = recipe.data
+    pretrained = isinstance(recipe.model, schema.Model) and recipe.model.pretrained
+    if not pretrained or data.interpolation is not None or "interpolation" not in vars(data):
+        return recipe
+    return replace(recipe, data=replace(data, interpolation=expects(recipe.model.backbone).interpolation))

@@ -15,6 +15,7 @@ Jitter = tuple[Fraction, Fraction, Fraction, Annotated[float, Range(least=0, mos
 NO_JITTER = (0.0, 0.0, 0.0, 0.0)
 
 Fit = Literal["crop", "pad", "squash"]
+Interpolation = Literal["bilinear", "bicubic"]
 
 TAKEN = ("accuracy", "embeddings", "probes", "distractors", "rank1")
 """Names of other things that are measured or kept, which no set of pairs may have."""
@@ -108,6 +109,16 @@ class Source(Checked):
         return "crop"
 
     @property
+    def interpolation(self) -> Interpolation | None:
+        """How a resize computes pixels, if the recipe says so."""
+        return None
+
+    @property
+    def resize(self) -> Interpolation:
+        """How a resize computes pixels."""
+        return self.interpolation or "bilinear"
+
+    @property
     def sides(self) -> tuple[int, int]:
         """Height and width of what the network sees."""
         height, _, width = str(self.size).partition("x")  # type: ignore[attr-defined]  # a field of every kind
@@ -176,6 +187,8 @@ class Folder(Source):
     takes all of it and changes its proportions."""
     shorter: Count = 256
     """Every image is first resized to this shorter side, as its fit says (App. B.1)."""
+    interpolation: Interpolation | None = None
+    """How that resize computes pixels. none is what weights from the hub ask for, else bilinear."""
     scale: Shares = (0.16, 1.0)
     """Least and largest share of the image's area that a training crop covers (App. B.1)."""
     flip: bool = True
@@ -210,6 +223,8 @@ class Benchmark(Source):
     """Width and height that the network sees, in pixels (App. B.1)."""
     shorter: Count = 256
     """Every image is first resized to this shorter side (App. B.1)."""
+    interpolation: Interpolation | None = None
+    """How that resize computes pixels. none is what weights from the hub ask for, else bilinear."""
     scale: Shares = (0.16, 1.0)
     """Least and largest share of the image's area that a training crop covers (App. B.1)."""
     flip: bool = True
@@ -307,6 +322,8 @@ class Unlabeled(Source):
     takes all of it and changes its proportions."""
     shorter: Count = 72
     """Every image is first resized to this shorter side, as its fit says."""
+    interpolation: Interpolation | None = None
+    """How that resize computes pixels. none is what weights from the hub ask for, else bilinear."""
     scale: Shares = (0.2, 1.0)
     """Least and largest share of the image's area that a crop covers."""
     flip: bool = True
@@ -331,8 +348,8 @@ class OwnData(Own, Source):
 
     opened_by = "isosphere.train.own:own_task"
     kept = (
-        "size", "fit", "shorter", "scale", "flip", "train_fraction", "seed", "folds", "fold", "split", "jitter",
-        "randaugment", "erasing",
+        "size", "fit", "shorter", "interpolation", "scale", "flip", "train_fraction", "seed", "folds", "fold", "split",
+        "jitter", "randaugment", "erasing",
     )  # fmt: skip
     transformed: bool = False  # type: ignore[misc]  # a field here alone
     """Whether the images are float tensors; the run finds out."""
@@ -353,6 +370,8 @@ class OwnData(Own, Source):
     takes all of it and changes its proportions."""
     shorter: Count = 72
     """Every image is first resized to this shorter side, as its fit says."""
+    interpolation: Interpolation | None = None
+    """How that resize computes pixels. none is what weights from the hub ask for, else bilinear."""
     scale: Shares = (0.16, 1.0)
     """Least and largest share of the image's area that a training crop covers."""
     flip: bool = True

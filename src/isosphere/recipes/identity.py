@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from isosphere.recipes import options
 from isosphere.recipes.fields import FREE
@@ -21,9 +22,19 @@ def alike(one: Recipe, other: Recipe) -> bool:
 
 def changes(one: Recipe, other: Recipe) -> dict[str, tuple[object, object]]:
     """The fields in which two recipes are not alike, with both values."""
+    one, other = settled(one, other), settled(other, one)
     found = {key: values for key, values in options.differences(one, other).items() if key not in FREE}
     names = zip(NAMED, _names(one), _names(other), strict=True)
     return found | {".".join(field): (first, second) for field, first, second in names if first != second}
+
+
+def settled(recipe: Recipe, begun: Recipe) -> Recipe:
+    """The recipe with what the same run found out as it began, where it says nothing: the interpolation."""
+    data, found = recipe.data, begun.data.interpolation
+    if found is None or data.interpolation is not None or "interpolation" not in vars(data):
+        return recipe
+    known: Any = data
+    return replace(recipe, data=replace(known, interpolation=found))
 
 
 def digest(recipe: Recipe) -> str:

@@ -124,7 +124,10 @@ def cifar_task(data: schema.Cifar, device: torch.device) -> Task:
 def unlabeled_task(data: schema.Unlabeled, device: torch.device) -> Task:
     """One's own images, whose classes measure alone, if they have some."""
     images = readable_images(open_images(data.root, flat=True), data.skip_unreadable)
-    view = ContrastiveView(data.shape, data.shorter, data.scale, flip=data.flip, jitter=data.jitter, fit=data.fit)
+    frame = data.shape, data.shorter
+    view = ContrastiveView(
+        *frame, data.scale, flip=data.flip, jitter=data.jitter, fit=data.fit, interpolation=data.resize
+    )
     if len(images.classes) < 2:
         evaluation = Unlabeled(images, evaluation_view(data))
         return Task(images, view, evaluation, noted(images.note), unlabeled=True)

@@ -15,11 +15,12 @@ from torch import Tensor
 from isosphere import distributed, runs, terminal
 from isosphere.data.feed import Batch, loader
 from isosphere.errors import FolderExists, Interrupted, RunExists, need
-from isosphere.inference import ImageEmbedder, half_precision, workers
+from isosphere.inference import ImageEmbedder, completed, half_precision, workers
 from isosphere.models.embedder import Embedder
 from isosphere.models.first_head import last_linear, start_as_pca
 from isosphere.monitor import Episodes, proxy_power, recorded
 from isosphere.recipes import compatible, schema
+from isosphere.recipes.identity import settled
 from isosphere.recipes.own import NO_OBJECTS, Objects
 from isosphere.sphere import directions, norms
 from isosphere.train import build, own, state
@@ -91,7 +92,7 @@ def fitted(
                 return Fitted(folder, {}, None, objects)
             terminal.say(f"isosphere: already finished at step {saved['step']}; nothing was trained")
             return Fitted(folder, runs.read_result(folder), None, objects)
-        run = prepare(recipe, device_, objects=objects, origin=saved and saved.get("origin"))
+        run = prepare(recipe, device_, objects=objects, saved=saved)
         if saved is not None:
             state.restore(run, saved)
         return Fitted(folder, train(run, folder, resume, loggers), run, objects)
@@ -102,16 +103,17 @@ def prepare(
     device: torch.device,
     before: Run | None = None,
     objects: Objects = NO_OBJECTS,
-    origin: dict[str, Any] | None = None,
+    saved: dict[str, Any] | None = None,
 ) -> Run:
     """Build everything from the recipe; a seed gives the same first weights and batches whatever the constraint.
 
     Recipe and objects are as `own.found` gives them.
 
     A run `before` in the same process lends its data. It lends its compiled network, too, if this one's would be the
-    same. With the `origin` of a checkpoint's backbone no hub is asked.
+    same. A `saved` checkpoint that will be restored says what a hub or a folder said as the run began.
     """
     compatible.check(recipe)
+    recipe = settled(recipe, runs.recipe_of(saved["recipe"])) if saved else completed(recipe)
     if recipe.loop.tensorboard:
         need("tensorboard", "tensorboard", "loop.tensorboard")
     if recipe.loop.deterministic:
@@ -125,7 +127,7 @@ def prepare(
 
     # ---- the first weights, by the seed
     torch.manual_seed(recipe.seed)
-    recipe, model = build.build_model(recipe, task, objects.model, origin)
+    recipe, model = build.build_model(recipe, task, objects.model, saved and saved.get("origin"))
     if recipe.model.head_start == "pca":
         last_linear(model.head)  # refuses what cannot, before anything is written
     products, classes = half_precision(recipe.loop, device), len(task.images.classes)

@@ -63,7 +63,7 @@ def own_task(data: schema.OwnData, given: Any = None) -> Task:
     parts = {"train": train, "test": test}
     if data.transformed:
         return Task(train, OwnView(), own_retrieval(test, None), parts=parts)
-    view = TrainView(data.shape, data.shorter, data.scale, flip=data.flip, fit=data.fit)
+    view = TrainView(data.shape, data.shorter, data.scale, flip=data.flip, fit=data.fit, interpolation=data.resize)
     return Task(train, view, own_retrieval(test, evaluation_view(data)), noted(train.note), parts=parts)
 
 

@@ -95,7 +95,8 @@ def folder_task(data: schema.Folder, device: torch.device) -> Task:
     how = (data.train_fraction, data.seed, data.allow_shared, data.folds, data.fold, data.split, data.root)
     train, test = split_classes(images, *how)
     check_parts(train, test, data.root)
-    train_view = TrainView(data.shape, data.shorter, data.scale, flip=data.flip, fit=data.fit)
+    frame = data.shape, data.shorter
+    train_view = TrainView(*frame, data.scale, flip=data.flip, fit=data.fit, interpolation=data.resize)
     evaluation = own_retrieval(test, evaluation_view(data))
     return Task(train, train_view, evaluation, noted(train.note), parts={"train": train, "test": test})
 
@@ -139,7 +140,7 @@ def benchmark_task(data: schema.Benchmark, device: torch.device) -> Task:
             expected = f"below {len(train.classes)}, the training classes"
             raise BadArgument(Option("data.held_out"), data.held_out, expected)
         train, test = train.of_classes(range(kept)), train.of_classes(range(kept, len(train.classes)))
-    train_view = TrainView(data.size, data.shorter, data.scale, flip=data.flip)
+    train_view = TrainView(data.size, data.shorter, data.scale, flip=data.flip, interpolation=data.resize)
     evaluation = Retrieval(test, evaluation_view(data), is_query, RECALLS[data.name])
     return Task(train, train_view, evaluation, noted(benchmark.note))
 

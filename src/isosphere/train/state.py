@@ -17,6 +17,7 @@ from isosphere.inference import load_weights, read_checkpoint
 from isosphere.losses import sharded
 from isosphere.recipes import options, schema
 from isosphere.recipes.fields import FREE, located
+from isosphere.recipes.identity import settled
 from isosphere.recipes.own import PARTS, Own, same
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def load(path: Path, recipe: schema.Recipe) -> dict[str, Any]:
             same(part, before, now)
             moved: Any = replace(before, path=now.path, source=now.source, given=now.given)
             then = replace(then, **{part: moved})
-    differences = options.differences(then, recipe)
+    differences = options.differences(then, settled(recipe, then))
     changed = {field: values for field, values in differences.items() if field not in FREE}
     if changed:
         raise OtherRecipe(path, changed)

@@ -44,7 +44,7 @@ class Runner:
         recipe, objects = own.found(recipe)
         resume = (folder / runs.CHECKPOINT).is_file()
         saved = state.load(folder / runs.CHECKPOINT, recipe) if resume else None
-        run = prepare(recipe, self.device, self.before, objects, saved and saved.get("origin"))
+        run = prepare(recipe, self.device, self.before, objects, saved)
         if saved is not None:
             state.restore(run, saved)
         self.before = run
