@@ -56,7 +56,7 @@ def photographs(folder: Path) -> None:
 def our_run(backbone: str, folder: Path, weights: Path) -> Run:
     """The loop's own run of a recipe on these files."""
     changes = {
-        "data.root": str(folder / "images"), "data.pack": str(folder / "packed"), "data.allow_missing": "true",
+        "data.root": str(folder / "images"), "data.cache": str(folder / "cache"), "data.allow_missing": "true",
         "model.backbone": backbone, "model.weights": str(weights), "loop.compile": "true", "loop.steps": "1000000",
     }  # fmt: skip
     return prepare(find("cub200-ms-sec", changes), torch.device("cuda"))

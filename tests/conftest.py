@@ -1,6 +1,9 @@
-"""One thread in every test, and what many tests share: photographs, and a run on them."""
+"""One thread and one cache in every test, and what many tests share: photographs, and a run on them."""
 
+import atexit
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +15,9 @@ if TYPE_CHECKING:
 
 # Two that share a core with another process wait for each other most of the time.
 os.environ["OMP_NUM_THREADS"] = "1"  # before torch is imported, also in the processes that tests start
+# The user's own cache is left alone. Processes that tests start have this one, too.
+os.environ["ISOSPHERE_CACHE"] = tempfile.mkdtemp(prefix="isosphere-cache-")
+atexit.register(shutil.rmtree, os.environ["ISOSPHERE_CACHE"], ignore_errors=True)
 
 
 @pytest.fixture(scope="session")

@@ -29,7 +29,7 @@ ALLOWED = {
     "tensor_files": set(),
     "losses": {"losses", "sphere"},
     "metrics": {"metrics", "sphere"},
-    "data": {"data", "distributed", "errors", "locks", "samplers"},
+    "data": {"data", "distributed", "errors", "locks", "samplers", "terminal"},
     "models": {"errors", "models", "tensor_files"},
     "recipes": {"recipes"},
     "functional": {"losses", "sphere"},

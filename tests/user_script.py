@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import isosphere
 from isosphere import SEC, ClassBatches, NormMonitor, TripletLoss, errors, functional
-from isosphere.data import Images, ImageSet, PackedSet, View
+from isosphere.data import CachedSet, Images, ImageSet, View
 from isosphere.data.alignment import FaceView
 from isosphere.data.faces import FlipView
 from isosphere.data.recordio import RecordSet
@@ -55,8 +55,8 @@ assert_type(isosphere.identification(embeddings, labels, embeddings, counts=12),
 assert_type(isosphere.metrics.verification(embeddings, embeddings, labels)["accuracy"], float)
 
 # Sources of images, and views
-files, packed, records = ImageSet.folder("photos"), PackedSet.__new__(PackedSet), RecordSet.pair("faces.rec")
-sources: list[Images] = [files, packed, records, files.of_classes([0]), packed.subset([0]), records.subset([0])]
+files, cached, records = ImageSet.folder("photos"), CachedSet.__new__(CachedSet), RecordSet.pair("faces.rec")
+sources: list[Images] = [files, cached, records, files.of_classes([0]), cached.subset([0]), records.subset([0])]
 views: list[View] = [TrainView(), TestView(), ShiftView(), ContrastiveView(), FlipView(), FaceView()]
 assert_type(files.batch(labels, TestView()), Tensor)
 

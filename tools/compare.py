@@ -161,6 +161,7 @@ def run_all(sides: dict[Path, Path], commands: list[dict[str, Any]]) -> None:
     started = []
     for folder, source in sides.items():
         environment = os.environ | {"PYTHONPATH": str(source / "src"), "OMP_NUM_THREADS": "1", "COLUMNS": "300"}
+        environment["ISOSPHERE_CACHE"] = str(folder / "cache")
         words = [sys.executable, str(Path(__file__).resolve()), "--worker", json.dumps(commands)]
         with open(folder / "log.txt", "a", encoding="utf-8") as log:
             started.append(subprocess.Popen(words, cwd=folder, env=environment, stdout=log, stderr=log))

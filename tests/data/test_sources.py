@@ -12,9 +12,10 @@ from PIL import Image
 
 from isosphere.data import Images, ImageSet, View, cifar
 from isosphere.data.alignment import WHOLE, FaceView, framed
+from isosphere.data.cache import cached
 from isosphere.data.faces import FlipView
 from isosphere.data.feed import loader
-from isosphere.data.packing import pack
+from isosphere.data.fits import Stored
 from isosphere.data.recordio import RecordSet
 from isosphere.data.rendered import rendered
 from isosphere.data.transforms import ShiftView, TestView, TrainView, uniforms
@@ -59,7 +60,8 @@ LABELS = torch.arange(9) % 3
 SOURCES: dict[str, Callable[[Path], Images]] = {
     "files": folder,
     "pixels": lambda root: ImageSet.from_pixels(torch.randint(0, 256, (9, 1, 30, 30)).byte(), LABELS, ["a", "b", "c"]),
-    "packed": lambda root: pack(folder(root / "photos"), root / "store", shorter=30, workers=0),
+    "cached": lambda root: cached(folder(root / "photos"), Stored(30), root / "photos", str(root / "cache")),
+    "cached, in memory": lambda root: SOURCES["cached"](root).to("cpu"),
     "records": records,
     "faces": lambda root: framed(folder(root), WHOLE, workers=0),
     "CIFAR": cifar10,
@@ -116,7 +118,7 @@ def test_a_batch_is_its_images_seen_through_the_view(images: Images, view: View)
     found = images.batch(indices, view, numbers)
     expected = torch.stack([view(images[int(i)], its) for i, its in zip(indices, numbers, strict=True)])
     assert found.dtype == torch.uint8 and found.shape == expected.shape
-    assert (found.int() - expected.int()).abs().max() <= 1  # of a packed store; the others have the same bits
+    assert (found.int() - expected.int()).abs().max() <= 1  # of a cache's batches; the others have the same bits
     batch = next(loader(images, OrderedBatches(len(images), 4), view, range(1), seed=2))
     numbers = uniforms(2, 0, torch.arange(4), view.draws)
     assert torch.equal(batch.images, images.batch(torch.arange(4), view, numbers))
@@ -132,10 +134,11 @@ def test_views_take_one_image_or_a_batch(view: View) -> None:
         assert torch.equal(view(image, its), found)
 
 
-def test_a_packed_store_refuses_what_it_cannot_give(tmp_path: Path) -> None:
-    store = SOURCES["packed"](tmp_path)
-    for view in (None, ShiftView(2), TestView(24, 60)):
-        with raised(BadArgument, name="view", value=view):
-            store.batch(torch.tensor([0]), view)
+def test_a_cache_refuses_what_it_cannot_give(tmp_path: Path) -> None:
+    store = SOURCES["cached"](tmp_path)
+    for images in (store, store.to("cpu")):
+        for view in (None, ShiftView(2), TestView(24, 60), TestView(40, 30)):
+            with raised(BadArgument, name="view", value=view):
+                images.batch(torch.tensor([0]), view)
     with raised(BadArgument, name="numbers"):
-        store.batch(torch.tensor([0]), VIEWS[0])
+        store.to("cpu").batch(torch.tensor([0]), VIEWS[0])

@@ -22,7 +22,7 @@ from torch import Tensor
 
 import ranks
 from commands import command
-from isosphere.data import frames
+from isosphere.data import CachedSet, ImageSet, frames
 from isosphere.data.alignment import WHOLE, FaceView, align, framed
 from isosphere.data.decoding import decode
 from isosphere.data.faces import identities
@@ -56,6 +56,7 @@ from isosphere.train import loop, overlap
 from isosphere.train.build import build_task
 from isosphere.train.measure import measure_run
 from isosphere.train.retrieval import Retrieval
+from pixels import pixels_of
 from raised import raised, warned
 
 CPU = torch.device("cpu")
@@ -182,6 +183,22 @@ def trained(faces: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs") / "whole"
     loop.fit(recipe_of(faces, data__pairs=pairs, loop__unit="epochs", loop__steps=3, loop__save_every=2), folder, "cpu")
     return folder
+
+
+def test_a_run_from_cached_faces_equals_a_run_from_files(faces: Path, trained: Path, tmp_path: Path) -> None:
+    recipe, found = read_recipe(trained), []
+    assert recipe.data.cache == "auto"
+    loop.fit(replace(recipe, data=replace(recipe.data, cache="none")), tmp_path / "files", "cpu")
+    for folder in (trained, tmp_path / "files"):
+        lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+        result = json.loads((folder / "result.json").read_text())
+        found.append((lines, result["last"], result["notes"], result["counts"]))
+    assert found[0] == found[1]
+    same_weights(saved(trained), saved(tmp_path / "files"))
+    images = [build_task(replace(recipe.data, cache=cache), CPU).evaluation.sets for cache in ("auto", "none")]
+    assert {type(one) for one in images[0]} == {CachedSet} and {type(one) for one in images[1]} == {ImageSet}
+    for cached, plain in zip(*images, strict=True):
+        assert torch.equal(pixels_of(cached), plain.pixels) and cached.note == plain.note
 
 
 def mirrored(model: torch.nn.Module, pixels: Tensor) -> Tensor:
@@ -511,7 +528,7 @@ def test_faces_are_aligned_by_their_landmarks_or_cut_from_the_center(faces: Path
     data = recipe_of(faces, data__pairs="cfp_fp").data
     files = sorted((faces / "people").glob("Person_*/*.png"))
     assert not data.align and data.fraction == 0.52
-    cut = build_task(data, CPU).images.pixels
+    cut = pixels_of(build_task(data, CPU).images)
     assert torch.equal(cut, torch.stack([FaceView(fraction=0.52)(decode(file)) for file in files]))
 
     aligned = build_task(find("casia-cosface", fields(faces, data__pairs="cfp_fp", data__min_images=2)).data, CPU)
@@ -520,7 +537,8 @@ def test_faces_are_aligned_by_their_landmarks_or_cut_from_the_center(faces: Path
         name, *values = line.split()
         points[name] = torch.tensor(list(map(float, values)), dtype=torch.float64).view(5, 2)
     wanted = [align(decode(file), points["/".join(file.parts[-2:])]) for file in files]
-    assert torch.equal(aligned.images.pixels, torch.stack(wanted)) and not torch.equal(aligned.images.pixels, cut)
+    found = pixels_of(aligned.images)
+    assert torch.equal(found, torch.stack(wanted)) and not torch.equal(found, cut)
     for note in ("cfp: 20 of 20 faces have no landmarks", "probes: 18 of 18 faces", "others.csv: 10 of 10 faces"):
         assert note in "; ".join(aligned.notes)
     assert "people: " not in "; ".join(aligned.notes)
@@ -534,9 +552,9 @@ def test_faces_in_their_frame_stay_as_they_are(faces: Path, tmp_path: Path) -> N
         path.write_bytes(encoded(FaceView()(decode(file))))
     (tmp_path / "lfw" / "pairs.txt").write_text((faces / "lfw" / "pairs.txt").read_text())
     plain = {"data__pairs": "lfw", "data__probes": "", "data__distractors": ""}
-    wanted = build_task(recipe_of(faces, **plain).data, CPU).evaluation.images.pixels
-    found = build_task(recipe_of(faces, **plain, data__pairs_root=tmp_path).data, CPU).evaluation.images.pixels
-    assert torch.equal(found, wanted)
+    wanted = pixels_of(build_task(recipe_of(faces, **plain).data, CPU).evaluation.images)
+    found = build_task(recipe_of(faces, **plain, data__pairs_root=tmp_path).data, CPU).evaluation.images
+    assert torch.equal(pixels_of(found), wanted)
 
 
 @pytest.mark.filterwarnings("ignore::isosphere.errors.UnreadableImagesWarning")
@@ -550,7 +568,7 @@ def test_unreadable_faces_may_be_left_out_and_are_recorded(faces: Path, tmp_path
     assert [failure.path for failure in caught.value.failures] == [str(broken)]
     task = build_task(replace(data, skip_unreadable=True), CPU)
     wanted = [str(file) for file in sorted((tmp_path / "people").glob("Person_*/*.png")) if file != broken]
-    assert task.images.paths == wanted and len(task.images.pixels) == 31
+    assert task.images.paths == wanted and len(task.images) == 31
     assert "people: 1 of 32 images are unreadable" in "; ".join(task.notes)
     (tmp_path / "bad.csv").write_text(f"path,label\n{broken},a\n")
     with raised(UnreadableImages, total=1):
@@ -590,8 +608,8 @@ def test_each_set_is_framed_by_its_own_share(faces: Path, tmp_path: Path) -> Non
     wanted, (near, middle, far) = 112 * 40 / 130, task.evaluation.distractors.values()
     assert list(task.evaluation.distractors) == ["singles-1", "wild-2", "wild-3"]
     for images in (task.images, task.evaluation.probes, near, middle):
-        assert [eye_distance(face) for face in images.pixels] == pytest.approx([wanted] * len(images), abs=0.6)
-    whole = [eye_distance(face) for face in far.pixels]
+        assert [eye_distance(face) for face in pixels_of(images)] == pytest.approx([wanted] * len(images), abs=0.6)
+    whole = [eye_distance(face) for face in pixels_of(far)]
     assert whole == pytest.approx([112 * 20 / 250] * 3, abs=0.6), "without a share they are taken whole"
 
 
@@ -609,7 +627,7 @@ def test_framed_faces_know_their_files(faces: Path, trained: Path) -> None:
     for pairs in evaluation.pairs:
         assert len(pairs.images.paths) == len(pairs.images)
         seen = torch.stack([views[pairs.name](decode(path)) for path in pairs.images.paths])
-        assert torch.equal(pairs.images.pixels, seen)
+        assert torch.equal(pixels_of(pairs.images), seen)
     listed = [*sorted((faces / "more").iterdir()), *sorted((faces / "listed").iterdir())]
     found = [path for images in evaluation.distractors.values() for path in images.paths]
     assert found == list(map(str, listed)) and len(evaluation.probes.paths) == 18
@@ -780,7 +798,7 @@ def both(faces: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[list, l
     loop.fit(recipe, folder / "whole", "cpu")
     interrupted(recipe, folder / "one", 2)
     (folder / "temporary").mkdir()
-    asked = recipe_of(faces, data__pairs="lfw").data, str(folder / "temporary")
+    asked = recipe_of(faces, data__pairs="lfw", data__cache="none").data, str(folder / "temporary")
     together = ranks.on_ranks(2, on_a_rank, recipes, recipe, folder / "two", folder / "one", *asked)
     loop.fit(recipe, folder / "two", "cpu", resume=True)
     return ranks.our_loop(recipes), together, folder
@@ -820,7 +838,7 @@ def test_ranks_share_the_frames_of_one(faces: Path, both: tuple[list, list, Path
     assert first["counts"] == [len(task.evaluation.images), 18, 10, 10, 32] and second["counts"] == []
     for found in (first, second):
         for (pixels, labels, classes, paths), one in zip(found["sets"], wanted, strict=True):
-            assert torch.equal(pixels, one.pixels) and torch.equal(labels, one.labels)
+            assert torch.equal(pixels, pixels_of(one)) and torch.equal(labels, one.labels)
             assert (classes, paths) == (one.classes, one.paths)
         assert found["deviation"] == "; ".join(task.notes)
     assert len(first["mapped"]) == 5 and first["mapped"] == second["mapped"], "the same files on both"

@@ -110,7 +110,7 @@ def test_records_that_cannot_be_read_are_skipped_in_the_same_way(root: Path) -> 
     with pytest.warns(UserWarning) as warned:
         task = build_task(data, CPU)
     assert not any("BytesIO" in str(one.message) for one in warned)
-    assert task.images.classes == ["0", "2", "3"] and len(task.images.pixels) == 9
+    assert task.images.classes == ["0", "2", "3"] and len(task.images) == 9
     assert "train.rec: 2 of 12 images are unreadable; 1 people have" in "; ".join(task.notes)
 
 

@@ -29,6 +29,7 @@ from isosphere.errors import (
 from isosphere.paper import find
 from isosphere.recipes import schema
 from isosphere.train.build import build_task
+from pixels import pixels_of
 from raised import raised, warned
 
 CPU = torch.device("cpu")
@@ -159,12 +160,12 @@ def test_pairs_of_ones_own_are_cut_as_the_faces_trained_on(people: Path) -> None
     assert square(0.5) == FaceView(fraction=0.5)
     for pairs, shares in (("mine",), (0.5,)), (("mine:0.3",), (0.3,)), (("mine", "again:1"), (0.5, 1.0)):
         task = build_task(replace(data, pairs=pairs), CPU)
-        assert torch.equal(task.images.pixels[0], FaceView(fraction=0.5)(decode(task.images.paths[0])))
+        assert torch.equal(task.images[0], FaceView(fraction=0.5)(decode(task.images.paths[0])))
         assert [one.name for one in task.evaluation.pairs] == [name.split(":")[0] for name in pairs]
         for found, share in zip(task.evaluation.pairs, shares, strict=True):
             cut = FaceView(fraction=share, rise=0.033 if share < 1 else 0.0)
             wanted = torch.stack([cut(decode(path)) for path in found.images.paths])
-            assert torch.equal(found.images.pixels, wanted), f"{pairs}: {found.name}"
+            assert torch.equal(pixels_of(found.images), wanted), f"{pairs}: {found.name}"
     with pytest.raises(BadArgument) as caught:
         build_task(replace(data, pairs=("mine:1.5",)), CPU)
     assert (caught.value.name, caught.value.value) == (Option("data.pairs"), "mine:1.5")

@@ -24,7 +24,7 @@ GROUPS = {
     "train and measure": ("train", "evaluate", "inspect", "report", "figure"),
     "use what was trained": ("embed", "index", "search", "classify", "sizes", "parquet", "export"),
     "look through a gallery": ("serve", "duplicates", "label-issues", "cluster", "calibrate"),
-    "look around": ("demo", "recipes", "datasets", "reproduce"),
+    "look around": ("demo", "recipes", "datasets", "cache", "reproduce"),
 }
 COMMANDS = tuple(name for names in GROUPS.values() for name in names)
 """Each is a file of this folder, with _ for -: its docstring is the help, `declare` adds the options, `run` does the

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 SHOWN = {
     "data.root": "the folder that holds the data sets",
-    "data.pack": "folder for images that are decoded once; by default none",
+    "data.cache": "where images are kept that were decoded once; by default ~/.cache/isosphere",
     "model.weights": "a file of pretrained weights; by default training starts from scratch",
     "loop.steps": "length of training, in epochs for table4 and table5",
     "loop.compile": "true compiles the network: faster on a GPU; by default false",

@@ -6,7 +6,7 @@ The frame is that of ArcFace's templates. The eyes are 35 pixels apart, and it i
 import math
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -30,7 +30,7 @@ from isosphere.errors import (
     UnreadableImages,
 )
 
-from .images import ImageSet
+from .images import Images, ImageSet
 from .lists import some
 from .recordio import RecordSet
 from .text_lists import lines
@@ -127,6 +127,24 @@ class FaceView:
 WHOLE = FaceView(fraction=1.0, rise=0.0)
 
 
+@dataclass(frozen=True)
+class Frame:
+    """How a photograph comes to its frame, which a cache holds: by its landmarks, else through the view."""
+
+    view: FaceView
+
+    def __call__(self, image: Tensor, landmarks: Tensor | None = None) -> Tensor:
+        """One face, uint8 (C, H, W) with landmarks (5, 2) -> (C, size, size)."""
+        if landmarks is not None and bool(known(landmarks)):
+            return align(image, landmarks, self.view.size)
+        return self.view(image)
+
+
+def known(landmarks: Tensor) -> Tensor:
+    """Whether landmarks (..., 5, 2) are enough to align by, (...)."""
+    return landmarks.isfinite().all(-1).sum(-1) >= 2
+
+
 def framed(
     images: ImageSet | RecordSet,
     view: FaceView = WHOLE,
@@ -144,54 +162,66 @@ def framed(
     if landmarks is not None and landmarks.shape != (len(images), 5, 2):
         raise BadArgument("landmarks", tuple(landmarks.shape), f"of the shape ({len(images)}, 5, 2)")
     starts = range(0, len(images), CHUNK)
-    pixels, failures, cut = torch.empty(len(images), 3, view.size, view.size, dtype=torch.uint8), {}, []
-    chunks = in_workers(_Framed(images, view, landmarks), starts, workers, "framing faces")
-    for start, (faces, errors, unknown) in zip(starts, chunks, strict=True):
-        pixels[start : start + len(faces)] = faces
+    pixels, failures = torch.empty(len(images), 3, view.size, view.size, dtype=torch.uint8), {}
+    sides = torch.empty(len(images), 2, dtype=torch.long)
+    chunks = in_workers(_Framed(images, Frame(view), landmarks), starts, workers, "framing faces")
+    for start, (faces, its, errors) in zip(starts, chunks, strict=True):
+        pixels[start : start + len(faces)], sides[start : start + len(faces)] = faces, its
         failures.update(errors)
-        cut += unknown
     if failures:
-        kept = {label for index, label in enumerate(images.labels.tolist()) if index not in failures}
-        lost = tuple(name for label, name in enumerate(images.classes) if label not in kept)
-        raise UnreadableImages(list(failures.values()), len(images), lost)
+        raise unframed(images, failures)
     found = ImageSet.from_pixels(pixels, images.labels, images.classes)
-    if cut:
-        found.note = f"{len(cut)} of {len(images)} faces have no landmarks: their central square is taken"
-        names = [_name(images, index) for index in cut]
-        warnings.warn(CroppedFacesWarning(f"{found.note}: {some(names)}", len(cut), names), stacklevel=2)
+    found.note = cut_faces(images, landmarks, sides, view.size)
     return found
 
 
-def _name(images: ImageSet | RecordSet, index: int) -> str:
+def unframed(images: ImageSet | RecordSet, failures: Mapping[int, InputError]) -> UnreadableImages:
+    """The error for faces that cannot be read or aligned, with the people who would have none left."""
+    kept = {label for index, label in enumerate(images.labels.tolist()) if index not in failures}
+    lost = tuple(name for label, name in enumerate(images.classes) if label not in kept)
+    failed = ((name_of(images, index), error) for index, error in failures.items())
+    return UnreadableImages(
+        [error if isinstance(error, UnreadableImage) else UnreadableImage(name, str(error)) for name, error in failed],
+        len(images), lost,
+    )  # fmt: skip
+
+
+def cut_faces(images: Images, landmarks: Tensor | None, sides: Tensor, size: int) -> str:
+    """A note on photographs of these sides (N, 2) that have no landmarks (N, 5, 2) though others may; it warns, too."""
+    if landmarks is None:
+        return ""
+    cut = (~known(landmarks) & (sides != size).any(1)).nonzero().flatten().tolist()
+    if not cut:
+        return ""
+    note = f"{len(cut)} of {len(images)} faces have no landmarks: their central square is taken"
+    names = [name_of(images, index) for index in cut]
+    warnings.warn(CroppedFacesWarning(f"{note}: {some(names)}", len(cut), names), stacklevel=3)
+    return note
+
+
+def name_of(images: Images, index: int) -> str:
+    """What an image is called in a message."""
     return f"number {index} of {images}" if images.paths is None else images.paths[index]
 
 
 class _Framed(Dataset):
-    """`faces[start]` are the next CHUNK faces, uint8 (K, 3, S, S), the errors of others, and who was cut.
+    """`faces[start]` are the next CHUNK faces, uint8 (K, 3, S, S), the sides of their files, and errors by index."""
 
-    The errors are by index. Those cut for lack of landmarks are indices.
-    """
+    def __init__(self, images: ImageSet | RecordSet, frame: Frame, landmarks: Tensor | None) -> None:
+        self.images, self.frame, self.landmarks = images, frame, landmarks
 
-    def __init__(self, images: ImageSet | RecordSet, view: FaceView, landmarks: Tensor | None) -> None:
-        self.images, self.view, self.landmarks = images, view, landmarks
-
-    def __getitem__(self, start: int) -> tuple[Tensor, dict[int, UnreadableImage], list[int]]:
-        indices, size = range(start, min(start + CHUNK, len(self.images))), self.view.size
-        faces, errors, cut = torch.zeros(len(indices), 3, size, size, dtype=torch.uint8), {}, []
-        for face, index in zip(faces, indices, strict=True):
+    def __getitem__(self, start: int) -> tuple[Tensor, Tensor, dict[int, InputError]]:
+        indices, size = range(start, min(start + CHUNK, len(self.images))), self.frame.view.size
+        faces, errors = torch.zeros(len(indices), 3, size, size, dtype=torch.uint8), {}
+        sides = torch.full((len(indices), 2), size)
+        for face, its, index in zip(faces, sides, indices, strict=True):
             try:  # errors are returned, because a worker would raise them without the path
                 image = self.images[index]
-                if self.landmarks is not None and int(self.landmarks[index].isfinite().all(1).sum()) >= 2:
-                    face.copy_(align(image, self.landmarks[index], size))
-                    continue
-                face.copy_(self.view(image))
-                if self.landmarks is not None and image.shape[1:] != (size, size):
-                    cut.append(index)
-            except UnreadableImage as error:
-                errors[index] = error
+                its.copy_(torch.tensor(image.shape[1:]))
+                face.copy_(self.frame(image, None if self.landmarks is None else self.landmarks[index]))
             except InputError as error:
-                errors[index] = UnreadableImage(_name(self.images, index), str(error))
-        return faces, errors, cut
+                errors[index] = error
+        return faces, sides, errors
 
 
 def landmarks_of(images: ImageSet | RecordSet, home: Path) -> Tensor | None:

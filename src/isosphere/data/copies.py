@@ -4,7 +4,24 @@ import hashlib
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
+from typing import Any
+
+from .images import Images
+
+
+def copies_of(tests: Sequence[Images], train: Images) -> dict[str, str]:
+    """Test files that hold the bytes of a training file, and of which one. A cache has the digests of its files."""
+    files = [images for images in tests if images.paths is not None]
+    digests: list[Any] = [getattr(images, "digests", None) for images in (train, *files)]
+    if train.paths is not None and None not in digests:
+        trained = dict(zip(digests[0], train.paths, strict=True))
+        paths = chain.from_iterable(images.paths or () for images in files)
+        pairs = zip(paths, chain.from_iterable(digests[1:]), strict=True)
+        return {path: trained[digest] for path, digest in pairs if digest in trained}
+    tested = list(dict.fromkeys(path for images in files for path in images.paths or ()))
+    return find_copies(tested, train.paths or ())
 
 
 def find_copies(paths: Sequence[str], others: Sequence[str], workers: int = 8) -> dict[str, str]:

@@ -47,9 +47,8 @@ class Steps(Dataset):
         positions = torch.arange(len(indices), device=device) + self.batches.first
         numbers = uniforms(self.seed, step, positions, self.view.draws if self.view else 0)
         if device is not None:
-            # Not waiting for the copy lets the host run ahead of a GPU that is still at the step before.
-            chosen = indices.to(device, non_blocking=True)
-            return Batch(self.image_set.batch(chosen, self.view, numbers), labels, indices)
+            # Sets do not wait for their copies to a GPU, so the host runs ahead while it is still at the step before.
+            return Batch(self.image_set.batch(indices, self.view, numbers), labels, indices)
         try:
             # A dataset of the user's own has a way by itself, since its transforms may be random.
             read = getattr(self.image_set, "read", partial(read_batch, self.image_set))

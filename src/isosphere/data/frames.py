@@ -1,4 +1,7 @@
-"""Faces in their frames, in memory once on each machine. One rank frames them, and all map its file."""
+"""Faces in their frames, from their cache. Without one they are in memory once on each machine.
+
+Then one rank frames them, and all map its file.
+"""
 
 import contextlib
 import os
@@ -17,15 +20,18 @@ import torch.distributed as dist
 
 from isosphere import distributed, locks
 from isosphere.data import alignment
+from isosphere.data.cache.images import CachedSet
+from isosphere.data.cache.opening import opened_or_none
 from isosphere.data.images import ImageSet
 from isosphere.data.lists import some
-from isosphere.data.readable import readable_images
+from isosphere.data.readable import readable_images, without
 from isosphere.data.recordio import RecordSet
 from isosphere.errors import (
     CroppedFacesWarning,
     Option,
     OtherRankFailed,
     TooFewClasses,
+    UnreadableImage,
     UnreadableImages,
     UnreadableImagesWarning,
 )
@@ -55,11 +61,15 @@ def square(fraction: float) -> alignment.FaceView:
     return replace(alignment.FaceView(), fraction=fraction) if fraction < 1 else alignment.WHOLE
 
 
-def framed(source: Source, align: bool, device: torch.device, skip_unreadable: bool | None = None) -> ImageSet:
+def framed(
+    source: Source, align: bool, device: torch.device, skip_unreadable: bool | None = None, cache: str = "none"
+) -> ImageSet | CachedSet:
     """All faces of a set in their frames, on the device if they take at most half of its free memory.
 
-    `skip_unreadable` is None for pairs, of which none can be skipped.
+    `skip_unreadable` is None for pairs, of which none can be skipped. `cache` is where faces in their frames are kept.
     """
+    if source.images.pixels is None and (found := _cached(source, align, skip_unreadable, cache)) is not None:
+        return found.placed(device)
     faces = shared(lambda: _framed(source, align, skip_unreadable), device)
     assert faces.pixels is not None, "faces that were framed are in memory"
     if device.type != "cuda" or faces.pixels.numel() <= torch.cuda.mem_get_info(device)[0] / 2:
@@ -67,10 +77,33 @@ def framed(source: Source, align: bool, device: torch.device, skip_unreadable: b
     return faces
 
 
+def _cached(source: Source, align: bool, skip_unreadable: bool | None, cache: str) -> CachedSet | None:
+    """The faces from their cache; None without one."""
+    images, home, view, *_ = source
+    landmarks, frame = alignment.landmarks_of(images, home) if align else None, alignment.Frame(view)
+    found = opened_or_none(images, frame, home, cache, landmarks)
+    if found is None:
+        return None
+    unreadable = {index: error for index, error in found.failures.items() if isinstance(error, UnreadableImage)}
+    kept = _enough(without(images, unreadable, True), source) if skip_unreadable else images
+    people = {label for label, name in enumerate(images.classes) if name in set(kept.classes)}
+    labels, skipped = images.labels.tolist(), unreadable if skip_unreadable else {}
+    refused = {i: error for i, error in found.failures.items() if i not in skipped and labels[i] in people}
+    if refused:
+        raise replace(alignment.unframed(images, refused), remedies=REMEDIES[skip_unreadable])
+    there = [index for index in range(len(images)) if index not in found.failures]
+    chosen = [place for place, index in enumerate(there) if labels[index] in people]
+    faces = CachedSet(images.subset(there), frame, found.origin, torch.device("cpu")).subset(chosen)
+    its = None if landmarks is None else landmarks[[there[place] for place in chosen]]
+    cut = alignment.cut_faces(faces, its, torch.from_numpy(faces.sides), view.size)
+    faces.note = _noted(home, kept.note, cut)
+    return faces
+
+
 def _framed(source: Source, align: bool, skip_unreadable: bool | None) -> ImageSet:
     images, home, view, *_ = source
     if skip_unreadable:
-        images = _readable(source)
+        images = _enough(readable_images(images, skip_unreadable=True), source)
     if images.pixels is not None and images.pixels.shape[-1] == images.pixels.shape[-2] == view.size:
         return images
     try:
@@ -79,9 +112,13 @@ def _framed(source: Source, align: bool, skip_unreadable: bool | None) -> ImageS
         error.remedies = REMEDIES[skip_unreadable]
         raise
     faces.paths = images.paths  # by which a wrong pair is traced to its photographs
-    note = "; ".join(filter(None, (images.note, faces.note, _narrowed(images))))
-    faces.note = f"{home.name}: {note}" if note else ""
+    faces.note = _noted(home, images.note, faces.note, _narrowed(images))
     return faces
+
+
+def _noted(home: Path, *notes: str) -> str:
+    note = "; ".join(filter(None, notes))
+    return f"{home.name}: {note}" if note else ""
 
 
 def _narrowed(images: ImageSet | RecordSet) -> str:
@@ -95,9 +132,9 @@ def _narrowed(images: ImageSet | RecordSet) -> str:
     return note
 
 
-def _readable(source: Source) -> ImageSet | RecordSet:
-    """The images that can be decoded, of people who still have enough of them."""
-    images, minimum = readable_images(source.images, skip_unreadable=True), source.minimum
+def _enough(images: ImageSet | RecordSet, source: Source) -> ImageSet | RecordSet:
+    """Of images that can be decoded those of people who still have enough of them."""
+    minimum = source.minimum
     counts = torch.bincount(images.labels, minlength=len(images.classes))
     few = counts < minimum
     kept, lost = int((~few).sum()), [name for name, gone in zip(images.classes, few.tolist(), strict=True) if gone]

@@ -1,8 +1,11 @@
 """A set of labeled images from class folders, a CSV or pixels in memory."""
 
+import os
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -11,7 +14,7 @@ import torch
 from torch import Tensor
 from typing_extensions import Self
 
-from isosphere.errors import BadArgument, LeftOutWarning, NotFound, Option
+from isosphere.errors import BadArgument, LeftOutWarning, NotFound, Option, UnreadableImage
 
 from . import lists
 from .columns import NO_NAMING, Naming
@@ -20,12 +23,13 @@ from .naming import by_list, by_name, matched
 from .paths import Paths
 from .transforms import Staged, View
 
+STATS = 1000  # files of which a thread asks the system at once
 Seen = Callable[[Tensor, Tensor], Tensor]
 """A view, or the rest of one."""
 
 
 class Images(Protocol):
-    """What every source of images gives: an `ImageSet`, `PackedSet`, `RecordSet`, or a class of your own.
+    """What every source of images gives: an `ImageSet`, `CachedSet`, `RecordSet`, or a class of your own.
 
     `labels` is long (N,) and counts `classes`, a list of names. `note` says which images were left out or changed, and
     is empty if none was.
@@ -53,7 +57,10 @@ class Images(Protocol):
         """One image, uint8 (C, H, W)."""
 
     def batch(self, indices: Tensor, view: View | None, numbers: Tensor | None = None) -> Tensor:
-        """Images at these indices (N,) seen through the view, (N, C, S, S). Loops ask only where there is a device."""
+        """Images at these indices (N,) seen through the view, (N, C, S, S). Loops ask only where there is a device.
+
+        `numbers` are on the device, `indices` on the CPU.
+        """
 
     def subset(self, indices: Iterable[int] | Tensor) -> Self:
         """The images at these indices, in this order. Classes without images go, the others keep their order."""
@@ -124,7 +131,7 @@ class LabeledImages(ABC):
         """"train" or "test" for each image; None where the source has no split."""
         return None if self.tested is None else ["test" if test else "train" for test in self.tested.tolist()]
 
-    def marked(self, part: Set, kept: Tensor) -> Set:
+    def marked(self, part: Set, kept: Tensor | slice) -> Set:
         """A part of this set, with the notes and marks of its images (N,)."""
         part.note = self.note
         for name in MARKS:
@@ -237,6 +244,36 @@ class ImageSet(LabeledImages):
             raise BadArgument("image_set", self, "of images in files; these are in memory already")
         return self.paths
 
+    # ---- what a cache asks of files
+
+    def encoded(self, index: int) -> bytes:
+        """The bytes of an image's file."""
+        try:
+            return Path(self.files[index]).read_bytes()
+        except OSError as error:
+            raise UnreadableImage(self.files[index], f"{type(error).__name__}: {error}") from error
+
+    def called(self, index: int) -> str:
+        """What an error calls an image."""
+        return self.files[index]
+
+    def stamps(self) -> np.ndarray:
+        """Size and time of change of each file, int64 (N, 2); -1 of one that is not there."""
+        parts = [self.files[start : start + STATS] for start in range(0, len(self), STATS)]
+        with ThreadPoolExecutor() as pool:  # which a distant disk needs
+            return np.concatenate([*pool.map(_stats, parts)])
+
+    def keys(self, source: Path) -> list[str]:
+        """A name of each image, by which it is known again; files below the source without its path."""
+        begin = os.path.join(source if source.is_dir() else source.parent, "")
+        return [path[len(begin) :] if path.startswith(begin) else os.path.abspath(path) for path in self.files]
+
+    def is_there(self, key: str, source: Path) -> bool:
+        """Whether the file of a name is still there."""
+        return os.path.exists(os.path.join(source if source.is_dir() else source.parent, key))
+
+    # ---- what a loop asks
+
     @property
     def device(self) -> torch.device | None:
         """Where the pixels are, or None for files that are yet to be decoded."""
@@ -251,7 +288,7 @@ class ImageSet(LabeledImages):
         """Images at these indices (N,) seen through the view, uint8 (N, C, S, S). Pixels in memory go all at once."""
         if self.pixels is None:
             return read_batch(self, indices, view, numbers)
-        images = self.pixels[indices]
+        images = self.pixels[indices.to(self.pixels.device, non_blocking=True)]
         if view is None:
             return images
         return view(images, torch.empty(len(images), 0, device=images.device) if numbers is None else numbers)
@@ -265,6 +302,15 @@ class ImageSet(LabeledImages):
 
 def _tensor(array: np.ndarray | None) -> Tensor | None:
     return None if array is None else torch.from_numpy(np.ascontiguousarray(array))
+
+
+def _stats(paths: Sequence[str]) -> np.ndarray:
+    found = np.full((len(paths), 2), -1, np.int64)
+    for row, path in zip(found, paths, strict=True):
+        with suppress(OSError):
+            stat = os.stat(path)
+            row[:] = stat.st_size, stat.st_mtime_ns
+    return found
 
 
 def open_images(root: str, flat: bool = False, whole: bool = False, naming: Naming = NO_NAMING) -> ImageSet:

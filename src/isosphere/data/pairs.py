@@ -26,6 +26,7 @@ from isosphere.errors import NoDataSet, Option, OtherCounts, UnknownName
 
 from .alignment import WHOLE, FaceView
 from .bins import read_bin
+from .cache import CachedSet
 from .images import ImageSet
 from .lists import ordered, some
 from .pair_lists import Pair, mixed_folds, read_cfp, read_lfw, read_list
@@ -42,7 +43,7 @@ class Pairs:
     """
 
     name: str
-    images: ImageSet
+    images: ImageSet | CachedSet
     left: Tensor
     right: Tensor
     same: Tensor

@@ -12,6 +12,7 @@ its label.
 
 import io
 import mmap
+import os
 import struct
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -186,14 +187,36 @@ class RecordSet(LabeledImages):
         return cls(file, torch.from_numpy(places), torch.from_numpy(labels), [str(name) for name in classes.tolist()])
 
     def __getitem__(self, index: int) -> Tensor:
-        place = int(self.places[index])
-        name = f"{self.file.path} record {self.file.keys[place]}"
+        return decode(io.BytesIO(self.encoded(index)), self.called(index))
+
+    # ---- what a cache asks of files
+
+    def encoded(self, index: int) -> bytes:
+        """The bytes of an image's file, which a record holds."""
         try:
-            data = self.file.read(place)
-            flag = HEADER.unpack_from(data)[0]
+            data = self.file.read(int(self.places[index]))
+            return data[HEADER.size + 4 * HEADER.unpack_from(data)[0] :]
         except (BadRecord, struct.error) as error:
-            raise UnreadableImage(name, str(error)) from error
-        return decode(io.BytesIO(data[HEADER.size + 4 * flag :]), name)
+            raise UnreadableImage(self.called(index), str(error)) from error
+
+    def called(self, index: int) -> str:
+        """What an error calls an image."""
+        return f"{self.file.path} record {self.file.keys[int(self.places[index])]}"
+
+    def stamps(self) -> np.ndarray:
+        """Size and time of change of the one file, int64 (N, 2)."""
+        stat = os.stat(self.file.path)
+        return np.broadcast_to(np.array([stat.st_size, stat.st_mtime_ns]), (len(self), 2))
+
+    def keys(self, source: Path) -> list[str]:
+        """A name of each image, by which it is known again: where its record is."""
+        return [f"{self.file.path.name}@{offset}" for offset in self.file.offsets[self.places.numpy()].tolist()]
+
+    def is_there(self, key: str, source: Path) -> bool:
+        """Whether the file of a name is still there; all are in one."""
+        return True
+
+    # ---- what a loop asks
 
     def batch(self, indices: Tensor, view: View | None, numbers: Tensor | None = None) -> Tensor:
         """Images at these indices (N,) seen through the view, uint8 (N, C, S, S)."""

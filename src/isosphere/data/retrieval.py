@@ -29,7 +29,7 @@ class Row(NamedTuple):
 class Benchmark:
     """Training and test images of disjoint classes; `is_query` (bool, one a test image) marks the queries.
 
-    `note` says how the images differ from the benchmark's own, and is empty where they do not.
+    `note` says how the images differ from the benchmark's own, and is empty where they do not. `folder` holds them.
     """
 
     name: str
@@ -37,6 +37,7 @@ class Benchmark:
     test: ImageSet
     is_query: Tensor | None = None
     note: str = ""
+    folder: Path = Path()
 
     @property
     def query(self) -> ImageSet | None:
@@ -80,7 +81,7 @@ def load(name: str, root: str | Path, allow_missing: bool = False) -> Benchmark:
     train, test = (_image_set([image for image in there if (image.split == "train") == part]) for part in (True, False))
     roles = [image.split for image in there if image.split != "train"]
     is_query = torch.tensor([role == "query" for role in roles]) if "query" in roles else None
-    return Benchmark(name, train, test, is_query, note)
+    return Benchmark(name, train, test, is_query, note, folder)
 
 
 def installed(root: str | Path) -> list[Row]:

@@ -3,7 +3,10 @@
 import os
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from multiprocessing import get_all_start_methods, get_start_method
 from typing import Any
 
 import torch
@@ -18,21 +21,33 @@ def cores() -> int:
 
 
 def in_workers(dataset: Dataset, places: Sequence[int], workers: int | None, title: str) -> Iterator[Any]:
-    """`dataset[place]` for each place in order, behind a progress bar. By default each core has a process.
+    """`dataset[place]` for each place in order, behind a progress bar. By default each core has a worker.
 
     It draws nothing from the global random stream. A data set should return an error. A worker would raise it as
-    another one.
+    another one. Where processes are not forked they would need a script with a guarded `__main__`, so there workers
+    are threads.
     """
     from rich.progress import track
 
-    loader = DataLoader(
-        dataset,
-        batch_size=None,
-        sampler=places,
-        num_workers=max(0, min(cores() if workers is None else workers, len(places) - 1)),  # a single item needs none
-        generator=torch.Generator(),  # else the loader would draw its base seed from the global stream
-    )
-    yield from track(received(loader), title, len(places), transient=True)
+    count = max(0, min(cores() if workers is None else workers, len(places) - 1))  # a single item needs none
+    if count and (get_start_method(allow_none=True) or get_all_start_methods()[0]) != "fork":
+        found: Iterable[Any] = _in_threads(dataset, places, count)
+    else:
+        # Without a generator of its own the loader would draw its base seed from the global stream.
+        stream = torch.Generator()
+        found = received(DataLoader(dataset, None, sampler=places, num_workers=count, generator=stream))
+    yield from track(found, title, len(places), transient=True)
+
+
+def _in_threads(dataset: Dataset, places: Sequence[int], count: int) -> Iterator[Any]:
+    """The same in threads, which are a few items ahead."""
+    with ThreadPoolExecutor(count) as pool:
+        ahead: deque[Future] = deque()
+        for place in places:
+            ahead.append(pool.submit(dataset.__getitem__, place))
+            if len(ahead) > 2 * count:
+                yield ahead.popleft().result()
+        yield from (item.result() for item in ahead)
 
 
 def received(loader: DataLoader) -> Iterator[Any]:

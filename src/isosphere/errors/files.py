@@ -148,3 +148,36 @@ class DiskFull(RunError, OSError):
     def reason(self) -> str:
         """Without the file."""
         return f"the disk is full, it needs {self.needed:,} bytes or more and has {self.free:,}"
+
+
+@dataclass(eq=False)
+class NoSpace(RunError, OSError):
+    """A place without room for cached images: bytes `needed`, bytes `free`, and what limits them."""
+
+    place: str
+    needed: int
+    free: int
+    limited: str
+    option: Option
+
+    @property
+    def text(self) -> str:
+        """Bytes in words; the rest is a template, as a path may have braces."""
+        needed, free = in_bytes(self.needed), in_bytes(self.free)
+        return f"{{place}} needs {needed} for cached images and has {free} ({{limited}}); free some, or use {{option}}"
+
+
+def in_bytes(size: int) -> str:
+    """So many bytes in words: 3.20 GB."""
+    unit, name = next(((u, n) for u, n in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")) if size >= u), (1, "bytes"))
+    return f"{size / unit:,.{0 if unit == 1 else 2}f} {name}"
+
+
+@dataclass(eq=False)
+class NoCache(InputError, OSError):
+    """A place where no cache can be kept."""
+
+    text: ClassVar[str] = "images cannot be cached in {place}: {reason}; use {option}"
+    place: str
+    reason: str
+    option: Option

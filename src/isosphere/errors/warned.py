@@ -34,3 +34,11 @@ class NamesakesWarning(DataWarning):
 
 class CroppedFacesWarning(DataWarning):
     """The central square of faces is taken, as nothing says where they are."""
+
+
+class NotCachedWarning(DataWarning):
+    """Images cannot be cached, so they are decoded at each step."""
+
+
+class DamagedCacheWarning(DataWarning):
+    """A cached image has changed, so it is decoded again."""

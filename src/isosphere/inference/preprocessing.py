@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from isosphere.data.alignment import FaceView
+from isosphere.data.cache import CachedSet
 from isosphere.data.columns import Naming
 from isosphere.data.decoding import in_memory
 from isosphere.data.frames import Source, framed, square
@@ -45,7 +46,7 @@ def parse_place(place: str, field: str) -> tuple[str, FaceView | None]:
 
 def preprocessed(
     trained: "Trained", images: ImageSet, home: Path, share: FaceView | None = None, people: int = 1, skip: bool = True
-) -> tuple[ImageSet, FaceView | TestView | None]:
+) -> tuple[ImageSet | CachedSet, FaceView | TestView | None]:
     """The images with the view by which the run's own are embedded; faces are framed as those trained on."""
     data = trained.recipe.data
     if data.transformed:

@@ -123,5 +123,5 @@ def embed_files(trained: Trained, root: str, out: Path, features: bool = False) 
     for path, array in ((out, embeddings.cpu().numpy()), (labels, np.asarray(names, dtype=str))):
         with files.replacing(path, size=array.nbytes) as file:
             np.save(file, array)
-    runs.write_paths(paths, zip(images.files, names, strict=True))
+    runs.write_paths(paths, zip(images.paths or (), names, strict=True))
     return [out, labels, paths]

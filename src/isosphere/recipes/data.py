@@ -202,6 +202,9 @@ class Folder(Source):
     """Share of the training crops of which a random box is erased."""
     skip_unreadable: bool = False
     """Leave out files that cannot be decoded, instead of stopping at them."""
+    cache: str = "auto"
+    """Where images are kept that were decoded once. auto is ~/.cache/isosphere, or what ISOSPHERE_CACHE or
+    XDG_CACHE_HOME say; else a folder. none decodes them at each step. Results are the same."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -231,8 +234,11 @@ class Benchmark(Source):
     """Mirror half of the training crops."""
     held_out: Whole = 0
     """Leave out this many of the last training classes and measure on them. So tuning never sees test classes."""
+    cache: str = "auto"
+    """Where images are kept that were decoded once. auto is ~/.cache/isosphere, or what ISOSPHERE_CACHE or
+    XDG_CACHE_HOME say; else a folder. none decodes them at each step. Results are the same."""
     pack: str = ""
-    """Folder for images that are decoded once; they go to the GPU if they fit. Empty: workers decode each time."""
+    """As a folder for cache, of older recipes. On a CPU crops are then made as on a GPU, to one gray level."""
     allow_missing: bool = False
     """Go on with an incomplete copy. The run records what is missing."""
 
@@ -272,6 +278,9 @@ class Faces(Source):
     """Go on with an incomplete set of pairs. The run records what is missing."""
     skip_unreadable: bool = False
     """Leave out files that cannot be decoded, instead of stopping at them. Pairs must be whole."""
+    cache: str = "auto"
+    """Where images are kept that were decoded once. auto is ~/.cache/isosphere, or what ISOSPHERE_CACHE or
+    XDG_CACHE_HOME say; else a folder. none decodes them at each step. Results are the same."""
 
     size: ClassVar[int] = 112
 
@@ -332,6 +341,9 @@ class Unlabeled(Source):
     """Limits of the change of brightness, contrast, saturation and hue."""
     skip_unreadable: bool = False
     """Leave out files that cannot be decoded, instead of stopping at them."""
+    cache: str = "auto"
+    """Where images are kept that were decoded once. auto is ~/.cache/isosphere, or what ISOSPHERE_CACHE or
+    XDG_CACHE_HOME say; else a folder. none decodes them at each step. Results are the same."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

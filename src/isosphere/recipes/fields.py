@@ -7,10 +7,12 @@ from typing import Any
 
 from isosphere.recipes import schema
 
-PLACES = ("root", "pack", "split", "pairs_root", "exclude", "probes", "distractors")
+PLACES = ("root", "pack", "cache", "split", "pairs_root", "exclude", "probes", "distractors")
 """Fields of the data that hold paths."""
 SHARED = ("probes", "distractors")
 """Those whose paths may end in a share of the frame, `lfw/singles.csv:0.52`."""
+NO_PLACES = ("auto", "none")
+"""Words that one of them, the cache, has in place of a path."""
 NO_MATTER = {
     "model": ("weights", "width"),
     "data": ("download", "allow_missing", *PLACES),
@@ -43,7 +45,7 @@ def located(recipe: schema.Recipe, folders: Sequence[Path]) -> schema.Recipe:
 
     def found(place: str, field: str) -> str:
         path = split_share(place)[0] if field in SHARED else place
-        for folder in folders if path else ():
+        for folder in folders if path and path not in NO_PLACES else ():
             if (folder / path).exists() and not (folder / path / "recipe.json").is_file():  # a run of that name
                 return f"{(folder / path).resolve()}{place[len(path) :]}"
         return place
@@ -66,7 +68,8 @@ def unplaced(recipe: schema.Recipe) -> schema.Recipe:
     model: Any = recipe.model
     source, colon, place = model.backbone.rpartition("local-dir:")
     backbone = f"{source}{colon}{Path(place).name}" if colon else model.backbone
-    empty = {f.name: type(getattr(data, f.name))() for f in fields(data) if f.name in PLACES}  # "" or ()
+    named = [field for field in fields(data) if field.name in PLACES]
+    empty = {f.name: f.default if f.default in NO_PLACES else type(getattr(data, f.name))() for f in named}  # "" or ()
     return replace(
         recipe,
         data=replace(data, **empty),

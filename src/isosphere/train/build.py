@@ -12,7 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from isosphere import distributed, inference
 from isosphere.data.augmentation import Augmentation
-from isosphere.data.packed import PackedSet
+from isosphere.data.cache import CachedSet
 from isosphere.data.transforms import View
 from isosphere.data.two_views import ContrastiveView
 from isosphere.errors import BadArgument, Option, UnfillableBatch, WrongSize
@@ -149,7 +149,7 @@ def for_capture(task: Task) -> Task:
 
     Images of files are viewed in worker processes, as they are.
     """
-    if isinstance(task.images, PackedSet) and task.images.device.type == "cuda":
+    if isinstance(task.images, CachedSet) and task.images.device is not None:
         task.images.fuse_crops()
     if isinstance(task.view, ContrastiveView) and task.images.device is not None:
         return replace(task, view=CompiledView(task.view))

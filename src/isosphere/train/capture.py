@@ -7,16 +7,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from isosphere.data.transforms import View
+from isosphere.data.transforms import Staged, View
 
 Update = Callable[[Any, Tensor, Tensor, Tensor], dict[str, Tensor]]
 
 
 class CompiledView:
-    """A view of images in memory, whose hundreds of small kernels are compiled into a few."""
+    """A view whose hundreds of small kernels are compiled into a few, of images in memory or of a cache."""
 
     def __init__(self, view: View):
         self.draws, self.seen = view.draws, torch.compile(view.__call__)
+        if isinstance(view, Staged):
+            self.size, self.stored, self.boxes = view.size, view.stored, view.boxes
+            self.rest, self.finish = torch.compile(view.rest), torch.compile(view.finish)
 
     def __call__(self, images: Tensor, numbers: Tensor) -> Tensor:
         return self.seen(images, numbers)

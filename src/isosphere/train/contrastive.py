@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from isosphere.data import cifar
-from isosphere.data.images import Images, ImageSet, open_images
-from isosphere.data.readable import readable_images
+from isosphere.data.cache import cached, placed
+from isosphere.data.images import Images, open_images
+from isosphere.data.split import Set
 from isosphere.data.transforms import View
 from isosphere.data.two_views import ContrastiveView
 from isosphere.errors import NoSplit, UntrainedClasses
@@ -123,21 +124,23 @@ def cifar_task(data: schema.Cifar, device: torch.device) -> Task:
 
 def unlabeled_task(data: schema.Unlabeled, device: torch.device) -> Task:
     """One's own images, whose classes measure alone, if they have some."""
-    images = readable_images(open_images(data.root, flat=True), data.skip_unreadable)
     frame = data.shape, data.shorter
     view = ContrastiveView(
         *frame, data.scale, flip=data.flip, jitter=data.jitter, fit=data.fit, interpolation=data.resize
     )
+    images = open_images(data.root, flat=True)
+    images = cached(images, view.stored, data.root, data.cache, data.skip_unreadable)
     if len(images.classes) < 2:
+        images = placed(images, device)
         evaluation = Unlabeled(images, evaluation_view(data))
         return Task(images, view, evaluation, noted(images.note), unlabeled=True)
     check_splits(images, data.root)
-    train, test = _split(images, FIFTH, data.root)
+    train, test = (placed(part, device) for part in _split(images, FIFTH, data.root))
     evaluation = Frozen(train, test, evaluation_view(data))
     return Task(train, view, evaluation, noted(images.note), unlabeled=True)
 
 
-def _split(images: ImageSet, share: float, root: str) -> tuple[ImageSet, ImageSet]:
+def _split(images: Set, share: float, root: str) -> tuple[Set, Set]:
     """This share of each class for testing, evenly in the set's order and never the first. A given split wins."""
     if images.splits is not None:
         apart = torch.tensor([split == "test" for split in images.splits])

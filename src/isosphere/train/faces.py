@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from isosphere.data import alignment, faces
+from isosphere.data.cache import CachedSet
 from isosphere.data.frames import Source, framed, square
 from isosphere.data.images import Images, ImageSet, existing, open_images
 from isosphere.data.pairs import SETS, Pairs, read_pairs
@@ -45,8 +46,8 @@ class Faces:
     """
 
     pairs: tuple[Pairs, ...]
-    probes: ImageSet | None = None
-    distractors: dict[str, ImageSet] = field(default_factory=dict)  # by the name of their set
+    probes: Images | None = None
+    distractors: dict[str, Images] = field(default_factory=dict)  # by the name of their set
     headline: ClassVar[str] = leading("faces", training=True)
     view: ClassVar[None] = None  # faces are in their frames already
     is_query: ClassVar[None] = None
@@ -65,7 +66,7 @@ class Faces:
         return [*{id(images): images for images in every}.values()]
 
     @property
-    def images(self) -> ImageSet:
+    def images(self) -> Images:
         """The first set's."""
         return self.pairs[0].images
 
@@ -153,7 +154,7 @@ def faces_task(data: schema.Faces, device: torch.device) -> Task:
     evaluation, notes = build_evaluation(data, device, *opened)
     overlap.refuse_trained(people, evaluation.sets)
     source = Source(people, Path(data.root), square(data.fraction), data.min_images, people=2)
-    train = framed(source, data.align, device, data.skip_unreadable)
+    train = framed(source, data.align, device, data.skip_unreadable, data.cache)
     return Task(train, faces.FlipView(), evaluation, noted(train.note, *notes), counts=counts)
 
 
@@ -207,13 +208,14 @@ def build_evaluation(
     data: schema.Faces, device: torch.device, pairs: list[Pairs], probes: list[Source], others: list[Source]
 ) -> tuple[Faces, list[str]]:
     """The evaluation, and how its sets differ from the original."""
-    sets: dict[tuple, ImageSet] = {}
+    sets: dict[tuple, ImageSet | CachedSet] = {}
     for number, found in enumerate(pairs):
         key = (found.view, *(found.images.paths or (found.name,)))
+        assert isinstance(found.images, ImageSet), "pairs are not in their frames yet"
         if key not in sets:  # CFP's two protocols are of the same images
-            sets[key] = framed(Source(found.images, found.home, found.view), data.align, device)
+            sets[key] = framed(Source(found.images, found.home, found.view), data.align, device, cache=data.cache)
         pairs[number] = replace(found, images=sets[key])
-    faced = [framed(source, data.align, device, data.skip_unreadable) for source in (*probes, *others)]
+    faced = [framed(one, data.align, device, data.skip_unreadable, data.cache) for one in (*probes, *others)]
     asked, among = (faced[0], faced[1:]) if faced else (None, [])
     if asked is not None and data.skip_unreadable:
         _refuse_singles(asked, data.probes)

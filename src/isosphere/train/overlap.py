@@ -7,7 +7,7 @@ from functools import cache
 
 import torch
 
-from isosphere.data.copies import find_copies
+from isosphere.data.copies import copies_of
 from isosphere.data.faces import letters
 from isosphere.data.images import Images
 from isosphere.data.lists import some
@@ -90,8 +90,7 @@ def copies(train: Images, tests: Sequence[Images]) -> str:
     """A note on test files that are copies of training files, also given as a warning. Empty where there are none."""
     if any(images is train for images in tests):  # without labels the training images themselves are measured
         return ""
-    tested = list(dict.fromkeys(path for images in tests for path in images.paths or ()))
-    found = find_copies(tested, train.paths or ())
+    found = copies_of(tests, train)
     if not found:
         return ""
     note = f"{len(found)} test images are byte copies of training images"

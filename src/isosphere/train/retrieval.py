@@ -2,17 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from isosphere.data import retrieval
-from isosphere.data.images import Images, ImageSet, open_images
-from isosphere.data.packed import PackedSet
-from isosphere.data.packing import pack
-from isosphere.data.readable import readable_images
+from isosphere.data.cache import CachedSet, cached, placed
+from isosphere.data.images import Images, ImageSet, LabeledImages, open_images
 from isosphere.data.split import split_classes
 from isosphere.data.transforms import ShiftView, TrainView, View
 from isosphere.errors import BadArgument, OneSplit, Option, SingleImages, TooFewClasses
@@ -89,16 +86,19 @@ def rendered_task(data: schema.Rendered, device: torch.device) -> Task:
 
 def folder_task(data: schema.Folder, device: torch.device) -> Task:
     """One's own images."""
-    images = readable_images(open_images(data.root, naming=naming(data)), data.skip_unreadable)
+    view = TrainView(
+        data.shape, data.shorter, data.scale, flip=data.flip, fit=data.fit, interpolation=data.resize
+    )
+    images = open_images(data.root, naming=naming(data))
+    images = cached(images, view.stored, data.root, data.cache, data.skip_unreadable)
     if not data.split and not data.folds:
         check_splits(images, data.root)
     how = (data.train_fraction, data.seed, data.allow_shared, data.folds, data.fold, data.split, data.root)
-    train, test = split_classes(images, *how)
-    check_parts(train, test, data.root)
-    frame = data.shape, data.shorter
-    train_view = TrainView(*frame, data.scale, flip=data.flip, fit=data.fit, interpolation=data.resize)
+    parts = split_classes(images, *how)
+    check_parts(*parts, data.root)
+    train, test = (placed(part, device) for part in parts)
     evaluation = own_retrieval(test, evaluation_view(data))
-    return Task(train, train_view, evaluation, noted(train.note), parts={"train": train, "test": test})
+    return Task(train, view, evaluation, noted(train.note), parts={"train": train, "test": test})
 
 
 def own_retrieval(images: Any, view: View | None, kind: type[Retrieval] = Retrieval) -> Retrieval:
@@ -119,7 +119,7 @@ def check_parts(train: Images | None, test: Images, place: str) -> None:
         raise SingleImages(place, len(test.classes))
 
 
-def check_splits(images: ImageSet, root: str) -> None:
+def check_splits(images: LabeledImages, root: str) -> None:
     """Refuse a given split that has training images alone, or test images alone."""
     given = set(images.splits or ())
     if len(given) == 1:
@@ -130,21 +130,27 @@ def check_splits(images: ImageSet, root: str) -> None:
 def benchmark_task(data: schema.Benchmark, device: torch.device) -> Task:
     """A benchmark of the paper, or in a trial a part of its training classes."""
     benchmark = retrieval.load(data.name, data.root, data.allow_missing)
-    train, test, is_query = benchmark.train, benchmark.test, benchmark.is_query
-    if data.pack:
-        train = _packed(train, f"{data.name}-train", data, device)
-        test = test if data.held_out else _packed(test, f"{data.name}-test", data, device)
+    view = TrainView(
+        data.shape, data.shorter, data.scale, flip=data.flip, fit=data.fit, interpolation=data.resize
+    )
+    train, test, is_query = _cached(benchmark.train, benchmark, view, data, device), benchmark.test, benchmark.is_query
     if data.held_out:
         is_query, kept = None, len(train.classes) - data.held_out
         if kept < 1:
             expected = f"below {len(train.classes)}, the training classes"
             raise BadArgument(Option("data.held_out"), data.held_out, expected)
         train, test = train.of_classes(range(kept)), train.of_classes(range(kept, len(train.classes)))
-    train_view = TrainView(data.size, data.shorter, data.scale, flip=data.flip, interpolation=data.resize)
+    else:
+        test = _cached(test, benchmark, view, data, device)
     evaluation = Retrieval(test, evaluation_view(data), is_query, RECALLS[data.name])
-    return Task(train, train_view, evaluation, noted(benchmark.note))
+    return Task(train, view, evaluation, noted(benchmark.note))
 
 
-def _packed(images: ImageSet, name: str, data: schema.Benchmark, device: torch.device) -> PackedSet:
-    store = pack(images, Path(data.pack) / f"{name}-{data.shorter}", data.shorter)
-    return store.to(device) if store.fits(device) else store
+def _cached(
+    images: ImageSet, benchmark: retrieval.Benchmark, view: TrainView, data: schema.Benchmark, device: torch.device
+) -> Images:
+    """A part of the benchmark from its cache. With `pack` a CPU makes crops as a GPU does."""
+    found = cached(images, view.stored, benchmark.folder, data.pack or data.cache, skip_unreadable=None)
+    if data.pack and isinstance(found, CachedSet):
+        found.device = torch.device("cpu")
+    return placed(found, device)
