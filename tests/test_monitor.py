@@ -568,7 +568,8 @@ def test_healthy_runs_are_silent():
 def test_each_alarm_is_raised_once_an_episode():
     assert train_on([2.0] * 3 + np.geomspace(2, 200, 40).tolist()) == ["exploding"]
     assert train_on(np.geomspace(2, 0.02, 40).tolist()) == ["collapsing"]
-    assert train_on([0.0] * 3) == ["collapsing"]
+    assert train_on([0.0] * 3) == ["zero", "collapsing"]
+    assert train_on([2.0, 1e-30, 2.0]) == ["zero", "collapsing"], "the square of one norm is 0 in float32"
     assert train_on([8.7] * 20, spread=sphere.SPREADING + 0.01) == ["spreading"]
     assert train_on([1.0] * 20, spread=0.0) == ["normalized"]
     assert train_on([1.0] * 20, spread=0.0, radial=0.5) == ["normalized"], "what is radial there is projected away"

@@ -10,8 +10,8 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from isosphere import SEC, functional, sphere
-from isosphere.errors import BadArgument, NotFinite, Unsupported
-from isosphere.losses import norms
+from isosphere.errors import BadArgument, LossOverflow, NotFinite, Unsupported
+from isosphere.losses import checks, log_norms
 
 KEPT = ("ema", "initial", "learned")
 RADII = ("batch", *KEPT)
@@ -182,7 +182,7 @@ def test_nothing_to_constrain_gives_a_zero_that_backpropagates(radius, rows, rel
 
 
 def test_a_broken_embedding_shows_where_values_may_not_be_read(monkeypatch):
-    monkeypatch.setattr(norms, "reads_values", lambda values: False)  # as on a GPU, or compiling
+    monkeypatch.setattr(checks, "reads_values", lambda values: False)  # as on a GPU, or compiling
     assert torch.isnan(SEC()(torch.full((2, 4), torch.nan)))
 
 
@@ -386,3 +386,33 @@ def test_compiles_as_one_graph(radius):
         found = torch.autograd.grad(compiled(embeddings, progress=progress), embeddings)[0]
         torch.testing.assert_close(found, wanted)
     torch.testing.assert_close(traced.state_dict(), eager.state_dict())
+
+
+# ---------------------------------------------------------------- norms at the ends of float32
+
+
+@pytest.mark.parametrize("scale", [1e19, 3e19, 1e30])
+@pytest.mark.parametrize("make", [SEC, lambda: SEC(radius=0.0), lambda: SEC(radius="ema")])
+def test_norms_whose_squares_overflow_raise_as_in_the_losses(make, scale):
+    embeddings = some_embeddings(torch.float32).detach() * scale
+    with pytest.raises((LossOverflow, NotFinite)):
+        make()(embeddings)
+    with pytest.raises((LossOverflow, NotFinite)):
+        functional.norm_penalty(embeddings)
+
+
+@pytest.mark.parametrize("scale", [1e-24, 1e-38])
+@pytest.mark.parametrize("call", [
+    lambda f, y: SEC()(f), lambda f, y: log_norms.log_norm_penalty(f),
+    lambda f, y: functional.triplet(f, y), lambda f, y: functional.multi_similarity(f, y),
+])  # fmt: skip
+def test_norms_that_count_as_zero_are_said_once(call, scale):
+    embeddings = some_embeddings(torch.float32).detach()
+    labels = torch.arange(len(embeddings)) // 2
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        call(embeddings * 1e-15, labels)
+        call(torch.zeros_like(embeddings), labels)  # which are zero, and not lost
+    with pytest.warns(UserWarning) as said:
+        call(embeddings * scale, labels)
+    assert len(said) == 1 and f"{len(embeddings)} of {len(embeddings)}" in str(said[0].message)

@@ -7,6 +7,7 @@ from rich.table import Table
 
 from isosphere.errors import NotArrays, NotFound
 from isosphere.report import inspection
+from isosphere.report.inspect import mean_cosine
 
 
 def tables_of(*files):
@@ -62,3 +63,24 @@ def test_what_holds_no_embeddings_is_refused(tmp_path, write):
     assert (refused.value.path, refused.value.kind) == (path, "embeddings")
     with pytest.raises(NotFound):
         list(inspection(tmp_path / "absent.npy"))
+
+
+@pytest.mark.parametrize(("make", "alike", "collapsed", "lost"), [
+    (lambda draw: draw, 0.0, False, 0),
+    (lambda draw: draw * 1e-12, 0.0, False, 0),
+    (lambda draw: draw * 1e-30, 0.0, False, 60),
+    (lambda draw: 1 + 1e-3 * draw, 1.0, True, 0),
+    (lambda draw: (1 + 1e-3 * draw) * np.exp(draw[:, :1]), 1.0, True, 0),
+    (lambda draw: (1 + 1e-3 * draw) * 1e-12, 1.0, True, 0),
+], ids=["plain", "tiny", "lost", "collapsed", "collapsed, of all norms", "collapsed and tiny"])  # fmt: skip
+def test_a_collapse_to_one_direction_is_told_from_a_tiny_scale(make, alike, collapsed, lost, tmp_path):
+    draw = np.random.default_rng(0).normal(size=(60, 8))
+    np.save(tmp_path / "e.npy", make(draw).astype(np.float32))
+    words = [part for part in inspection(tmp_path / "e.npy") if isinstance(part, str)]
+    assert ("one direction" in words[-1]) == collapsed
+    assert any(f"{lost} embeddings are so small" in line for line in words) == bool(lost)
+    vectors = torch.from_numpy(make(draw).astype(np.float32))
+    assert mean_cosine(vectors) == pytest.approx(alike, abs=0.05)
+    units = [row / np.linalg.norm(row) for row in make(draw).astype(np.float32).astype(float)]
+    pairs = [float(one @ two) for i, one in enumerate(units) for two in units[i + 1 :]]
+    assert mean_cosine(vectors) == pytest.approx(sum(pairs) / len(pairs), abs=1e-6)

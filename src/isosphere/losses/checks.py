@@ -11,6 +11,7 @@ from numbers import Real
 import torch
 from torch import Tensor
 
+from isosphere import sphere
 from isosphere.errors import BadArgument, LossOverflow, NotFinite
 
 PASSED = ("isosphere", "torch", "lightning", "pytorch_lightning")  # packages whose lines a warning does not name
@@ -108,9 +109,23 @@ def check_finite(**sources: Tensor) -> None:
 
 def check_loss(value: Tensor, **sources: Tensor) -> None:
     """Refuse a loss that is not finite, where it may be read, and name the row of a source that made it so."""
-    if reads_values(value) and not torch.isfinite(value):
+    if not reads_values(value):
+        return
+    if not torch.isfinite(value):
         check_finite(**sources)
         raise LossOverflow(value.item())
+    if "embeddings" in sources and reads_values(sources["embeddings"]):
+        _warn_of_zeros(sources["embeddings"].detach())
+
+
+def _warn_of_zeros(embeddings: Tensor) -> None:
+    """Say it where embeddings are not zero, but so small that their norms are."""
+    small = embeddings[sphere.norms(embeddings) == 0]
+    if len(small) and (lost := int((small != 0).any(-1).sum())):
+        warn(
+            f"{lost} of {len(embeddings)} embeddings are so small that their norms are 0: they count as zero vectors, "
+            "without a direction or a gradient; make the last layer's weights larger"
+        )
 
 
 def warn(message: str) -> None:

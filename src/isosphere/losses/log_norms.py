@@ -10,7 +10,7 @@ from torch import Tensor
 
 from isosphere import sphere
 
-from .checks import check_embeddings, check_finite, number, reads_values
+from .checks import check_embeddings, check_loss, number
 from .constraint import Constraint
 from .norms import risen
 
@@ -25,8 +25,7 @@ def log_norm_penalty(embeddings: Tensor, mean: Tensor | None = None) -> Tensor:
     count = counted.sum().clamp(min=1)
     mean = logs.sum() / count if mean is None else mean  # detached or not, the gradient is the same
     value = torch.where(counted, logs - mean, 0.0).square().sum() / count
-    if reads_values(value) and not torch.isfinite(value):
-        check_finite(embeddings=embeddings)
+    check_loss(value, embeddings=embeddings)
     return value
 
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from isosphere import sphere
 from isosphere.errors import BadArgument, Unsupported
 
-from .checks import check_embeddings, check_finite, number, reads_values, warn
+from .checks import check_embeddings, check_loss, number, reads_values, warn
 from .constraint import Constraint
 from .transforms import transformed
 
@@ -26,7 +26,7 @@ def norm_penalty(embeddings: Tensor, radius: Tensor | float | None = None, relat
     """mean((|f| - radius)^2), or mean((|f| / radius - 1)^2) if relative, (N, D) -> scalar.
 
     A radius of None is the batch's mean norm, detached. No embedding, or a relative batch of zero vectors, gives zero.
-    An embedding that is not finite raises on CPU, as in the losses. On a GPU the penalty becomes NaN or infinite.
+    A penalty that is not finite raises on CPU, as the losses do. On a GPU it becomes NaN or infinite.
     """
     check_embeddings(embeddings)
     if relative and isinstance(radius, (int, float)) and radius <= 0:
@@ -36,12 +36,14 @@ def norm_penalty(embeddings: Tensor, radius: Tensor | float | None = None, relat
         return lengths.sum()
     if radius is None:
         radius = lengths.detach().mean()
+    given = radius
     if relative and isinstance(radius, Tensor):  # 0 / 0 counts as 1; any other division by zero, and NaN, must show
         nothing = (lengths == 0) & (radius == 0)
         lengths, radius = torch.where(nothing, 1.0, lengths), torch.where(nothing, 1.0, radius)
     value = (lengths / radius - 1 if relative else lengths - radius).square().mean()
-    if reads_values(value) and not torch.isfinite(value):
-        check_finite(embeddings=embeddings)
+    divided_by_zero = relative and isinstance(given, Tensor) and reads_values(given) and not given.all()
+    if not divided_by_zero:  # which is not the embeddings' fault, and shows
+        check_loss(value, embeddings=embeddings)
     return value
 
 

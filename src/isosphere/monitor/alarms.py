@@ -39,6 +39,11 @@ def alarms(
             f"{figures['not_finite']:.3g} embeddings a step are not finite, and the other figures leave them out; "
             "lower the learning rate, clip gradients, or keep the last layer out of half precision"
         )
+    if figures.get("norm_min") == 0:
+        yield "zero", (
+            "embeddings have norm 0, or are so small that their squares are: these have no direction and learn "
+            "nothing; look at the last layer, or make its weights larger"
+        )
     if "norm_mean" not in figures or first_mean is None:
         return
     mean, spread = figures["norm_mean"], figures.get("norm_cv", 0.0)

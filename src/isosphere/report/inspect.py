@@ -25,6 +25,10 @@ NAMES = {
 """What the arrays of a .npz may be called, in capitals, too: our own name, usual ones, np.savez's for the nameless."""
 
 
+COLLAPSED = 0.99
+"""Mean cosine of two embeddings from which they count as one direction: angles of 8 degrees."""
+
+
 def inspection(embeddings_file: Path, labels_file: Path | None = None) -> Iterator[Table | str]:
     """Metrics, norms, errors by norm decile and a verdict on SEC for embeddings (N, D) and labels (N,) in files.
 
@@ -69,7 +73,11 @@ def inspection(embeddings_file: Path, labels_file: Path | None = None) -> Iterat
         else:
             yield f"no AUROC of norms and errors: all first neighbors are {'wrong' if wrong.any() else 'right'}"
     yield f"norms: mean {mean:.4g}, variance {(spread * mean) ** 2:.4g}, coefficient of variation {spread:.3f}"
-    yield verdict(mean, spread)
+    if lost := int(((lengths == 0) & (embeddings != 0).any(1)).sum()):
+        yield f"{lost} embeddings are so small that their norms are 0 and they have no direction: save them larger"
+    alike = mean_cosine(embeddings)
+    yield f"directions: the cosine of two embeddings is {alike:.3f} in the mean"
+    yield verdict(mean, spread, alike)
 
 
 def _deciles(lengths: "torch.Tensor", wrong: "torch.Tensor | None") -> Table:
@@ -91,12 +99,29 @@ def _deciles(lengths: "torch.Tensor", wrong: "torch.Tensor | None") -> Table:
     return table
 
 
-def verdict(mean: float, spread: float) -> str:
-    """Whether SEC could matter for norms of this mean and coefficient of variation, in a sentence."""
+def mean_cosine(embeddings: "torch.Tensor") -> float:
+    """The mean cosine of two of the embeddings (N, D) that are not zero; 1 is one direction."""
+    from isosphere import sphere
+
+    units = sphere.directions(embeddings.double())
+    count = int((units != 0).any(1).sum())
+    return float((units.sum(0).square().sum() - count) / max(1, count * (count - 1)))
+
+
+def verdict(mean: float, spread: float, alike: float = 0.0) -> str:
+    """Whether SEC could matter for norms of this mean and coefficient of variation, in a sentence.
+
+    `alike` is the mean cosine of two embeddings.
+    """
     from isosphere import sphere
 
     if mean == 0:
-        return "all embeddings are zero: there is nothing to train on"
+        return "all norms are zero: there is nothing to learn from"
+    if alike > COLLAPSED:
+        return (
+            "the embeddings have collapsed to one direction, whatever their norms: look at the loss and the learning "
+            "rate before you think of norms"
+        )
     if sphere.is_normalized(mean, spread):
         return "all norms are 1: these embeddings are already normalized; give the raw ones to see what SEC could do"
     if spread < sphere.SPREADING:
