@@ -174,3 +174,11 @@ def test_identification_takes_turns_with_the_bare_products(monkeypatch, tmp_path
         for k in ks:
             assert row["measured"][f"rank{k}@1500"] == pytest.approx(sum(one < k for one in ahead) / 40)
         assert f"rank{ks[-1]}@1000" in row["measured"]
+
+
+def test_a_start_is_timed_by_its_stages(tmp_path):
+    start = benchmark("start")
+    start.photographs(tmp_path / "images", 2000)
+    stages = start.timed(tmp_path, 1)
+    assert list(stages)[-1] == "first step" and list(stages.values()) == sorted(stages.values())
+    assert len(stages) == 4 and (tmp_path / "cache").is_dir()
