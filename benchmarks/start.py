@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -25,9 +25,9 @@ PER_CLASS, SIDE, TRAINED = 20, 64, 0.98
 
 
 def photographs(folder: Path, count: int) -> None:
-    """Class folders of smooth random JPEGs, by all cores."""
-    with ProcessPoolExecutor() as pool:
-        for _ in pool.map(partial(_write_class, folder), range(count // PER_CLASS), chunksize=16):
+    """Class folders of smooth random JPEGs; PIL needs the interpreter's lock for little of it."""
+    with ThreadPoolExecutor() as pool:
+        for _ in pool.map(partial(_write_class, folder), range(count // PER_CLASS)):
             pass
 
 
