@@ -211,7 +211,7 @@ def test_test_images_are_named_from_the_datas_root(listed, tmp_path, monkeypatch
     monkeypatch.chdir(tmp_path)
     changes = {"data": "Folder", "data.root": "photos/all.csv" if listed else "photos", "data.size": 12}
     fields = {key: value for key, value in TINY.items() if not key.startswith("data.")} | {"batches.size": 6}
-    fields |= changes | {"data.shorter": 14, "loop.steps": 1, "loop.workers": 0}
+    fields |= changes | {"data.shorter": 14, "data.seed": "none", "loop.steps": 1, "loop.workers": 0}
     loop.fit(find("rendered-sec", {key: str(value) for key, value in fields.items()}), tmp_path / "run", "cpu")
     assert (tmp_path / "run" / "test_paths.txt").read_text().split() == names[8:]
     assert below(Path("elsewhere/1.png"), Path("photos")) == "elsewhere/1.png"
