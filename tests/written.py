@@ -94,7 +94,7 @@ def simclr_file(path: Path, finals: bool = True) -> Path:
     records = []
     for method, base in (("none", 0.7), ("sec", 0.72)):
         for seed in range(2):
-            fields = {"seed": str(seed), "data.held_out": "0.1"}
+            fields = {"seed": str(seed), "validation.held_out": "0.1", "validation.only": "true"}
             fields |= {"constraint.eta": "0.25"} if method == "sec" else {}
             recipe = options.to_dict(find("simclr-cifar10" + "-sec" * (method == "sec"), fields))
             tests = [{"step": step, "knn": base - 0.2 + step / 1000 + seed / 50} for step in (0, 50, 100)]
@@ -103,7 +103,7 @@ def simclr_file(path: Path, finals: bool = True) -> Path:
             record = {"cell": "simclr-cifar10", "method": method, "recipe": recipe, "last": tests[-1], "tests": tests}
             norms = [[step, 1 / step, 3.0 + seed, 0.5 + seed] for step in (50, 100)]
             records.append(record | {"tested": "test images, not trained on", "norms": norms})
-    runs = [one | {"recipe": one["recipe"] | {"data": one["recipe"]["data"] | {"held_out": 0.0}}} for one in records]
+    runs = [one | {"recipe": one["recipe"] | {"validation": {"kind": "Validation"}}} for one in records]
     path.write_text(json.dumps({"trials": records, "runs": runs * finals}))
     return path
 

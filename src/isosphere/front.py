@@ -29,7 +29,7 @@ class TrainedRun(inference.Trained):
 
     @property
     def metrics(self) -> dict[str, float]:
-        """What the last evaluation measured, as fractions: {"recall@1": 0.81, ...}."""
+        """What the test measured, as fractions: {"recall@1": 0.81, ...}. With validation of the best checkpoint."""
         found = runs.read(self.folder).last
         if not found:
             raise UnfinishedRun(self.folder, runs.RESULT)
@@ -46,15 +46,16 @@ def load_run(
     model: nn.Module | None = None,
     data: Any = None,
     evaluate: Any = None,
+    last: bool = False,
 ) -> TrainedRun:
-    """The trained run in a folder.
+    """The trained run in a folder: with validation its best checkpoint, or with `last` the last one.
 
     A run that was given its `model` as an object needs it again. `run.evaluate()` needs its `data` and `evaluate`, too.
     The device is cpu, cuda (torch's current one) or cuda:1; "auto" is a GPU if there is one. torch.distributed is left
     as it is, also under torchrun.
     """
     objects = Objects(data=data, model=model, evaluation=evaluate)
-    return TrainedRun(**vars(inference.load_run(folder, device, model)), folder=Path(folder), objects=objects)
+    return TrainedRun(**vars(inference.load_run(folder, device, model, last)), folder=Path(folder), objects=objects)
 
 
 def fit(

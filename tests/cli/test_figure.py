@@ -35,7 +35,7 @@ def test_a_figures_own_option_may_stand_anywhere(words, run):
 
 
 def test_trials_need_no_metric(tmp_path):
-    recipe = options.to_dict(find("simclr-cifar10-sec", {"data.held_out": "0.1"}))
+    recipe = options.to_dict(find("simclr-cifar10-sec", {"validation.held_out": "0.1", "validation.only": "true"}))
     trial = {"cell": "c", "method": "sec", "recipe": recipe, "last": {"knn": 0.6, "probe_top1": 0.7}, "norms": []}
     (tmp_path / "table5.json").write_text(json.dumps({"runs": [], "trials": [trial]}))
     assert isosphere("figure", "trials", "table5.json", "--out", "f", folder=tmp_path).stdout.split()[1:] == ["f.svg"]

@@ -53,29 +53,22 @@ def test_other_folders_are_no_split(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["Validation", "val", "valid", "dev"])
-def test_validation_next_to_train_and_test_is_left_out(tmp_path, name):
-    fill(tmp_path, "train/a/1.jpg", "train/a/2.jpg", "test/b/3.jpg", f"{name}/c/4.jpg", f"{name}/c/5.jpg", "6.jpg")
-    with pytest.warns(UserWarning) as caught:
-        images = ImageSet.folder(tmp_path)
-    assert images.splits == ["train", "train", "test"] and images.classes == ["a", "b"]
-    assert numbers(images.note) == ["3", "2", "1"] and f"2 in {name}/" in images.note and "test/" in images.note
-    assert [str(one.message) for one in caught] == [f"{tmp_path}: {images.note}"]
-    (tmp_path / "6.jpg").unlink()
+def test_validation_next_to_train_and_test_is_a_part_of_its_own(tmp_path, name):
+    fill(tmp_path, "train/a/1.jpg", "train/a/2.jpg", "test/b/3.jpg", f"{name}/c/4.jpg", f"{name}/c/5.jpg")
+    images = ImageSet.folder(tmp_path)
+    assert images.splits == ["train"] * 2 + ["test"] + ["val"] * 2 and images.classes == ["a", "b", "c"]
+    assert images.note == ""
     (tmp_path / "test").rename(tmp_path.parent / f"{tmp_path.name} test")
-    images = ImageSet.folder(tmp_path)  # the advice taken
-    assert images.splits == ["train"] * 2 + ["test"] * 2 and images.classes == ["a", "c"] and images.note == ""
+    images = ImageSet.folder(tmp_path)  # without a test it is one
+    assert images.splits == ["train"] * 2 + ["test"] * 2 and images.classes == ["a", "c"]
 
 
-def test_rows_of_validation_next_to_train_and_test_are_left_out(tmp_path):
-    fill(tmp_path, "1.jpg", "3.jpg")
-    rows = ["path,label,split", "1.jpg,a,train", "2.jpg,c,Val", "3.jpg,b,test"]  # 2.jpg need not be there
+def test_rows_of_validation_next_to_train_and_test_are_a_part_of_their_own(tmp_path):
+    fill(tmp_path, "1.jpg", "2.jpg", "3.jpg")
+    rows = ["path,label,split", "1.jpg,a,train", "2.jpg,c,Val", "3.jpg,b,test"]
     (tmp_path / "all.csv").write_text("\n".join(rows))
-    note = "1 images are left out: 1 of the split val; to measure on these instead, leave out the rows of test"
-    with pytest.warns(UserWarning) as caught:
-        images = ImageSet.csv(tmp_path / "all.csv")
-    assert [str(one.message) for one in caught] == [f"{tmp_path / 'all.csv'}: {images.note}"]
-    assert images.splits == ["train", "test"] and images.classes == ["a", "b"] and images.note == note
-    fill(tmp_path, "2.jpg")
+    images = ImageSet.csv(tmp_path / "all.csv")
+    assert images.splits == ["train", "val", "test"] and images.classes == ["a", "b", "c"] and images.note == ""
     (tmp_path / "some.csv").write_text("\n".join(rows[:3]))
     images = ImageSet.csv(tmp_path / "some.csv")
     assert images.splits == ["train", "test"] and images.classes == ["a", "c"] and images.note == ""

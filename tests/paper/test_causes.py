@@ -21,7 +21,7 @@ def run(recipe_dict, method="none", lr=1e-5, seed=0, scores=(30, 40, 50, 45), lo
     ]
     norms = {"norm_mean": 8.0, "norm_cv": 0.1 if "sec" in method else 0.2}
     turns = [{"step": step, "since": step - 100, "turn_mean": 1e6 * lr * step / 100} for step in steps]
-    recipe = recipe_dict(f"cub200-ms{suffix}", optimizer_lr=lr, seed=seed, data_held_out=20, model_weights="w.pth")
+    recipe = recipe_dict(f"cub200-ms{suffix}", optimizer_lr=lr, seed=seed, model_weights="w.pth")
     return {
         "cell": f"cub200-ms-lr{lr:g}", "method": method, "seed": seed, "recipe": recipe, "norms": [], "tests": tests,
         "turns": turns, "last": {} if diverged else {**tests[-1], **norms},

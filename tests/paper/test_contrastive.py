@@ -56,7 +56,8 @@ def test_strengths_of_table_12_in_both_scales(name):
 def test_the_setting_of_appendix_b3(name):
     plain, authors = CONTRASTIVE[name], CONTRASTIVE[f"paper-{name}"]
     for recipe in (plain, authors):
-        assert recipe.data.name == name.split("-")[1] and recipe.data.scale == (0.2, 1.0) and recipe.data.held_out == 0
+        assert recipe.data.name == name.split("-")[1] and recipe.data.scale == (0.2, 1.0)
+        assert recipe.validation.held_out == 0
         assert recipe.data.jitter == (0.4, 0.4, 0.4, 0.1)
         assert recipe.model == schema.Model("resnet50_cifar", head="mlp", dim=128, preprocessing=recipe.data.name)
         assert recipe.batches == schema.Shuffled(256, views=2) and recipe.schedule == schema.Cosine(0.001)
@@ -95,7 +96,7 @@ def test_table_5_has_five_methods_and_what_the_paper_printed_beside_them(dataset
 
 @pytest.mark.parametrize(
     ("field", "text"),
-    [("data.held_out", "1"), ("data.name", "cifar20"), ("data.scale", "0.5,0.2"), ("batches.views", "0")],
+    [("validation.held_out", "1.5"), ("data.name", "cifar20"), ("data.scale", "0.5,0.2"), ("batches.views", "0")],
 )
 def test_nonsense_is_refused(field, text):
     with pytest.raises(BadArgument) as caught:

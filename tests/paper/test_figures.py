@@ -76,6 +76,9 @@ def test_a_metric_that_no_run_has_is_refused(make_results, recipe_dict, tmp_path
             draw([path], tmp_path / "f", **({"metric": "nmi"} if draw is rates.rates else {"metrics": ["nmi"]}))
 
 
+HELD_OUT = {"validation_held_out": 20, "validation_only": True}
+
+
 def test_an_ablation_of_nothing_is_refused(make_run, tmp_path):
     with pytest.raises(BadArgument):
         figures.ablation([make_run()], tmp_path / "a")
@@ -85,14 +88,14 @@ def test_trials_are_drawn_from_trials_alone(make_results, recipe_dict, tmp_path)
     records = []
     for lr in (1e-5, 2e-5):
         for decay in (5e-4, 2.5e-3):
-            recipe = recipe_dict("cub200-npair", optimizer_lr=lr, optimizer_weight_decay=decay, data_held_out=20)
+            recipe = recipe_dict("cub200-npair", optimizer_lr=lr, optimizer_weight_decay=decay, **HELD_OUT)
             records.append(("c", "none", recipe, {"recall@1": 0.5, "map@r": lr * 1e4}))
         for eta in (0.1, 0.5):
-            recipe = recipe_dict("cub200-npair-sec", optimizer_lr=lr, constraint_eta=eta, data_held_out=20)
+            recipe = recipe_dict("cub200-npair-sec", optimizer_lr=lr, constraint_eta=eta, **HELD_OUT)
             records.append(("c", "sec", recipe, {"map@r": eta / 2}))
     path = make_results(trials=records)
     assert "SEC, η 0.5<" in figures.trials([path], tmp_path / "t")[1].read_text()
-    more = {"optimizer_weight_decay": 2.5e-2, "constraint_eta": 0.5, "data_held_out": 20}
+    more = {"optimizer_weight_decay": 2.5e-2, "constraint_eta": 0.5, **HELD_OUT}
     records.append(("c", "sec", recipe_dict("cub200-npair-sec", **more), {"map@r": 0.3}))
     path = make_results(trials=records)
     text = figures.trials([path], tmp_path / "t")[1].read_text()
@@ -106,7 +109,7 @@ def test_trials_are_drawn_from_trials_alone(make_results, recipe_dict, tmp_path)
     ):
         assert word in text
     assert " steps" not in text, "all are as long"
-    longer = recipe_dict("cub200-npair-sec", constraint_eta=0.5, data_held_out=20, loop_steps=3200)
+    longer = recipe_dict("cub200-npair-sec", constraint_eta=0.5, **HELD_OUT, loop_steps=3200)
     both = make_results(trials=[*records, ("c", "sec", longer, {"map@r": 0.9})], name="both.json")
     text = figures.trials([both], tmp_path / "t")[1].read_text()
     assert "SEC, η 0.5, weight decay 0.0025, 3200 steps" in text and "baseline, weight decay 0.0025<" in text
@@ -119,10 +122,10 @@ def test_trials_are_drawn_from_trials_alone(make_results, recipe_dict, tmp_path)
 
 def test_trials_are_drawn_by_what_judges_them_and_say_what_was_held_out(make_results, recipe_dict, tmp_path):
     files = [
-        make_results(trials=[("c", "sec", recipe_dict(name, data_held_out=part), last)], name=f"{name}.json")
-        for name, part, last in (
-            ("cub200-ms-sec", 20, {"recall@1": 0.9, "map@r": 0.5}),
-            ("simclr-cifar10-sec", 0.1, {"knn": 0.9, "probe_top1": 0.7}),
+        make_results(trials=[("c", "sec", recipe_dict(name, **HELD_OUT), last)], name=f"{name}.json")
+        for name, last in (
+            ("cub200-ms-sec", {"recall@1": 0.9, "map@r": 0.5}),
+            ("simclr-cifar10-sec", {"knn": 0.9, "probe_top1": 0.7}),
         )
     ]
     classes, images = (figures.trials([file], tmp_path / "t")[1].read_text() for file in files)

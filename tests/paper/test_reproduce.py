@@ -17,7 +17,7 @@ from isosphere.paper import ALL, find, reproduce
 from isosphere.paper.tables import Asked, cells, trials
 from isosphere.recipes import options, override
 from isosphere.recipes.identity import alike, digest
-from isosphere.train import loop, tuning
+from isosphere.train import evaluation, loop, tuning
 from isosphere.train.build import build_task
 from tiny import tiny_recipe
 
@@ -200,7 +200,7 @@ def test_what_a_killed_run_left_is_not_counted(benchmark, tmp_path):
 
 @pytest.mark.parametrize(
     ("changes", "seeds", "name", "value"),
-    [({}, (0, 100), Option("seeds"), 100), ({"data.held_out": "20"}, (0,), Option("data.held_out"), 20)],
+    [({}, (0, 100), Option("seeds"), 100), ({"validation.held_out": "20"}, (0,), Option("validation.held_out"), 20)],
 )
 def test_the_protocol_is_guarded(benchmark, tmp_path, changes, seeds, name, value):
     chosen = few_cells(benchmark, methods=("none",))
@@ -259,14 +259,14 @@ def test_a_broken_table_goes_on_with_nothing_lost(benchmark, tmp_path, monkeypat
 
 
 def test_a_signal_at_the_end_of_a_run_stops_before_the_next(tmp_path, monkeypatch):
-    taken = loop.evaluate
+    taken = evaluation.evaluate
 
     def take(evaluation, embedder, final, seed):
         if final:
             signal.raise_signal(signal.SIGTERM)
         return taken(evaluation, embedder, final, seed)
 
-    monkeypatch.setattr(loop, "evaluate", take)
+    monkeypatch.setattr(evaluation, "evaluate", take)
     recipes = {tmp_path / str(seed): tiny_recipe("rendered-sec", {"seed": seed}) for seed in range(2)}
     with pytest.raises(Stopped) as caught:
         tuning.run_many(recipes, "cpu")

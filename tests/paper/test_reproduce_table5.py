@@ -72,7 +72,7 @@ def test_methods_are_tuned_on_training_images_and_measured_on_test_images(cifar1
         assert pictures(run.task.evaluation.train) == seen, "the probe learns from what was trained on"
         assert run.recipe.seed == 100
     for run in trained[20:]:
-        assert run.recipe.data.held_out == 0 and run.recipe.seed == 0
+        assert run.recipe.validation.held_out == 0 and run.recipe.seed == 0
         assert pictures(run.task.images) == train and pictures(run.task.evaluation.images) == test
 
     # The best trial of a method by the probe's last top-1 is what its final run has; L2-reg takes SEC's rate and decay.
@@ -120,7 +120,7 @@ def test_the_two_best_of_an_method_are_tried_again_at_full_length(cifar10, tmp_p
     file = tmp_path / "results" / "simclr_cifar10.json"
     chosen, held = {cell: {"none": recipe}}, reproduce.Results(file)
     (final,) = reproduce.reproduce(chosen, (0,), True, held, tmp_path / "runs", "cpu")
-    lengths = [(trial.loop.steps, trial.data.held_out, trial.seed) for trial in made]
+    lengths = [(trial.loop.steps, trial.validation.held_out, trial.seed) for trial in made]
     assert lengths == [(1, 0.1, 100)] * 10 + [(2, 0.1, 100)] * 2 + [(2, 0, 0)]
     assert [trial.loop.save_every for trial in made] == [0] * 10 + [1] * 3, "what is long can be taken up again"
     assert [trial.optimizer for trial in made[10:12]] == [short[5].optimizer, short[2].optimizer]

@@ -16,7 +16,7 @@ from isosphere.paper.tables import (
     printed,
     trials,
 )
-from isosphere.recipes import find, options, override, schema
+from isosphere.recipes import options, override, schema
 from isosphere.recipes.ranges import tuned
 
 TUNED_METHODS = ("none", "sec", "sec-relative")
@@ -83,7 +83,7 @@ def test_every_method_gets_six_trials_on_held_out_training_classes(dataset, meth
     assert min(TUNINGS[dataset].lrs) <= recipe.optimizer.lr <= max(TUNINGS[dataset].lrs)
     share = recipe.optimizer.backbone_lr / recipe.optimizer.lr
     for trial in found:
-        assert trial.data.held_out == 20 and trial.loop.steps == 800 and trial.seed == 100
+        assert trial.validation.held_out == 20 and trial.loop.steps == 800 and trial.seed == 100
         assert trial.optimizer.backbone_lr == trial.optimizer.lr * share
     assert TUNINGS[recipe.data.name].longer(recipe, found) == [], "short trials decide"
     decay = recipe.optimizer.weight_decay
@@ -93,7 +93,7 @@ def test_every_method_gets_six_trials_on_held_out_training_classes(dataset, meth
         method
     ]
     final = tuned(recipe, found[-1])
-    assert groups(recipe, final) <= {"optimizer", "constraint"} and final.data.held_out == 0
+    assert groups(recipe, final) <= {"optimizer", "constraint"} and final.validation.held_out == 0
     borrowed = tuned(recipe, found[-1], own=False)
     assert borrowed.constraint == recipe.constraint and borrowed.optimizer.lr == found[-1].optimizer.lr
     assert borrowed.optimizer.weight_decay == found[-1].optimizer.weight_decay
@@ -108,11 +108,11 @@ def test_every_method_of_table_5_gets_ten_trials_on_5000_held_out_training_image
     lr, weight_decay, scale = 0.5 * 3.5714286, 1e-4 / 3.5714286, 2 * 3.5714286  # of the authors, in the plain scale
     assert sorted({trial.optimizer.lr for trial in found}) == pytest.approx([lr / 16, lr / 4, lr, 2 * lr])
     for trial in found:
-        assert trial.data.held_out * 50_000 == 5000 and trial.seed == 100
+        assert trial.validation.held_out * 50_000 == 5000 and trial.seed == 100
         assert (trial.loop.steps, trial.loop.unit, trial.loop.eval_every) == (20, "epochs", 20)
         assert trial.optimizer.backbone_lr is None and trial.schedule == schema.Cosine(0.001)
         assert method == "none" or trial.constraint.ramp == recipe.constraint.ramp == (0.0, 1.0)
-        assert groups(recipe, trial) <= {"data", "optimizer", "constraint", "loop", "seed"}
+        assert groups(recipe, trial) <= {"validation", "optimizer", "constraint", "loop", "seed"}
         assert (trial.constraint == recipe.constraint) == (method == "none")
     strengths = {(trial.optimizer.weight_decay, getattr(trial.constraint, "eta", 0.0)) for trial in found}
     weak = {"none": 0.4 * weight_decay, "sec": 0.4 * eta / scale, "sec-relative": 2.0}[method]
@@ -122,7 +122,7 @@ def test_every_method_of_table_5_gets_ten_trials_on_5000_held_out_training_image
         expected = [(weight_decay, part * weak) for part in (1, 5, 25)] + [(10 * weight_decay, 5 * weak)]
     assert np.array(sorted(strengths)) == pytest.approx(np.array(expected))
     final = tuned(recipe, found[-1])
-    assert groups(recipe, final) <= {"optimizer", "constraint"} and final.data.held_out == 0
+    assert groups(recipe, final) <= {"optimizer", "constraint"} and final.validation.held_out == 0
     assert final.optimizer == found[-1].optimizer and final.constraint == found[-1].constraint
     # Twice as many epochs are tuned by the same trials, which are not run again.
     longer = trials(method, cells("table5", Asked(dataset=dataset, epochs=200))[f"simclr-{dataset}-200"][method])
@@ -151,12 +151,6 @@ def test_trials_in_epochs_do_not_count_steps():
     with pytest.raises(BadArgument) as caught:
         trials("sec", recipe)
     assert (caught.value.name, caught.value.value) == (Option("loop.unit"), "steps")
-
-
-def test_data_that_hold_nothing_out_are_not_tuned():
-    with pytest.raises(BadArgument) as caught:
-        TUNINGS["cub200"].trials("sec", find("photos-sec", {}))
-    assert (caught.value.name, caught.value.value) == (Option("data"), "Folder")
 
 
 def test_printed_numbers_have_the_names_of_the_methods():

@@ -15,8 +15,8 @@ SIGNED = {"base", "positive_margin", "negative_margin"}  # cosines: all other nu
 ZERO = {  # what may be 0; all other numbers are above it
     "margin", "epsilon", "base", "positive_margin", "negative_margin", "eta", "rho", "ramp", "shift", "seed",
     "train_fraction", "held_out", "jitter", "weight_decay", "momentum", "warmup", "final", "save_every", "workers",
-    "snapshot_every", "snapshot_images", "width", "folds", "backbone_lr", "memory", "head_first", "average",
-    "randaugment", "erasing", "spread",
+    "snapshot_every", "snapshot_images", "width", "patience", "folds", "backbone_lr", "memory", "head_first",
+    "average", "randaugment", "erasing", "spread",
 }  # fmt: skip
 BEYOND = {  # the first number that is too large; all others have no end
     "base": 1.01, "positive_margin": 1.01, "negative_margin": 1.01, "rho": 1.01, "ramp": 1.01, "scale": 1.01, "at": 1.0,
@@ -92,7 +92,8 @@ def test_what_does_not_fit_is_refused_by_the_name_of_a_field(kind, values):
 
 
 def test_bounds_are_left_in_or_out():
-    assert schema.Cifar(jitter=(0.0, 0.0, 0.0, 0.0), scale=(1.0, 1.0)).held_out == 0
+    assert schema.Cifar(jitter=(0.0, 0.0, 0.0, 0.0), scale=(1.0, 1.0)).jitter[3] == 0
+    assert schema.Validation(0.99).held_out == 0.99 and schema.Validation(2).held_out == 2
     assert schema.SEC(rho=0, ramp=(1.0, 1.0), radius=2).radius == 2
     assert schema.MultiStep(at=()).at == () and schema.SGD(momentum=0, weight_decay=0, class_lr=None).momentum == 0
     assert losses.ArcFace(margin=math.pi / 2).margin == math.pi / 2 and losses.Contrastive(-1, -1).negative_margin == -1

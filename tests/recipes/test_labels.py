@@ -47,8 +47,8 @@ def test_labels_say_what_differs_and_no_more():
     assert labels.labels([plain, other]) == [f"baseline, lr {rate:g}, seed 0", "baseline, lr 0.001, seed 1"]
     assert labels.labels([plain, other], without=("seed", "rate")) == ["baseline", "baseline"]
     assert labels.labels([plain, plain], ["a", "b"]) == ["baseline, a", "baseline, b"]
-    assert labels.held_out(values("cub200-ms", data_held_out=20)) == "held-out training classes"
-    assert labels.held_out(values("simclr-cifar10", data_held_out=0.1)) == "held-out training images"
+    assert labels.held_out(values("cub200-ms", validation_only=True)) == "held-out training classes"
+    assert labels.held_out(values("simclr-cifar10", validation_only=True)) == "held-out training images"
     assert labels.about([plain, values("cars196-ms")]) == "CUB-200-2011 and Cars196, multi-similarity loss"
 
 

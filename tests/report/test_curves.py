@@ -48,7 +48,7 @@ def test_runs_of_another_task_are_drawn_by_its_headline(make_run, tmp_path):
 
 
 def test_a_trial_was_not_tested_on_test_images(make_run, tmp_path):
-    run = make_run("trial", data_held_out=20)
+    run = make_run("trial", validation_held_out=20, validation_only=True)
     for draw in (curves.convergence, curves.constraints):
         text = draw([run], tmp_path / "c")[1].read_text()
         assert "R@1 on held-out training classes" in text and "test images" not in text

@@ -24,7 +24,7 @@ def draw(name, make_run, make_results, recipe_dict, out):
     if name in ("turn-sketch", "sec-sketch"):
         return FIGURES[name]([], out)
     if name == "trials":
-        records = [("c", "sec", recipe_dict("cub200-ms-sec", data_held_out=20), {"map@r": 0.3})]
+        records = [("c", "sec", recipe_dict("cub200-ms-sec", validation_only=True), {"map@r": 0.3})]
         return FIGURES[name]([make_results(trials=records)], out)
     runs = [make_run("plain", seed=1), make_run("sec", "cub200-triplet-sec", seed=2)]
     options = {

@@ -324,7 +324,7 @@ def test_what_was_tested_is_what_the_run_says(run, tmp_path):
     tested = "test images; 3 of 5 classes were trained on"
     edit_json(run / runs.RESULT, tested=tested)
     assert table(page_of(tmp_path, run), tested)
-    recipe = options.to_dict(find("cub200-ms", {"data.held_out": "20"}))  # a trial
+    recipe = options.to_dict(find("cub200-ms", {"validation.only": "true"}))  # a trial
     edit_json(run / runs.RECIPE, **recipe)
     edit_json(run / runs.RESULT, recipe=recipe, tested="test classes, never seen in training")
     page = page_of(tmp_path, run)
@@ -649,7 +649,7 @@ def test_trials_say_what_was_held_out_whatever_they_took_it_for(tmp_path):
     assert {row["probe top-1"] for row in rows if row["method"] == "sec"} == {"72.0", "74.0"}
     held = json.loads(path.read_text())
     for record in held["trials"]:
-        record["recipe"] = options.to_dict(find("cub200-ms", {"data.held_out": "20"}))
+        record["recipe"] = options.to_dict(find("cub200-ms", {"validation.only": "true"}))
     path.write_text(json.dumps(held))
     assert table(page_of(tmp_path, path), f"{TRIALS}, judged on {HELD_OUT}")
     assert table(page_of(tmp_path, results_file(tmp_path / "other.json")), f"{TRIALS}; "), "nobody knows"

@@ -229,7 +229,7 @@ def test_the_title_is_what_the_runs_say_was_tested():
 def test_trials_are_not_said_to_be_tested_on_test_data(name, held):
     tested = "test classes, never seen in training"
     for value in (held, "0"):
-        recipe = options.to_dict(find(name, {"data.held_out": value}))
+        recipe = options.to_dict(find(name, {"validation.held_out": value, "validation.only": value != "0"}))
         last = record("a", "none", 0, 0.6)["last"] | {"norm_variance": 1.0}
         title = comparison({Path("r"): {"last": last, "tested": tested, "recipe": recipe}}).title
         assert (tested in title, "held-out" in title) == (value == "0", value != "0")

@@ -41,6 +41,7 @@ from isosphere.train.build import build_task
 from isosphere.train.capture import CompiledView
 from isosphere.train.contrastive import Frozen, Unlabeled
 from isosphere.train.measure import measure_run, probe_run
+from isosphere.train.validation import validated
 from small_cifar import write_cifar10
 
 CPU = torch.device("cpu")
@@ -259,7 +260,7 @@ def test_the_two_views_of_an_image_stay_together_on_a_rank(cifar10):
 @pytest.mark.parametrize("share, apart", [(0.05, 1), (0.1, 2), (0.2, 4), (0.25, 5), (0.3, 6), (0.4, 8), (0.6, 12)])
 def test_held_out_images_are_the_asked_share_of_every_class_and_not_trained_on(cifar10, share, apart):
     whole = build_task(schema.Cifar(root=str(cifar10)), CPU)
-    split = build_task(schema.Cifar(root=str(cifar10), held_out=share), CPU)
+    split = validated(whole, schema.Validation(share, seed=None, only=True), "cifar10")
     train, measured = split.images, split.evaluation.images
     assert split.evaluation.train is train and len(whole.images) == TRAIN and len(whole.evaluation.images) == TEST
     assert torch.bincount(measured.labels).tolist() == [apart] * 10

@@ -27,7 +27,7 @@ from isosphere.metrics import recall_at_k
 from isosphere.recipes import find, schema
 from isosphere.recipes.losses import Loss
 from isosphere.sphere import SPREADING
-from isosphere.train import loop, tuning
+from isosphere.train import loop, measuring, tuning
 from isosphere.train.build import build_constraint
 from isosphere.train.journal import Journal, below
 from isosphere.train.retrieval import Retrieval
@@ -433,7 +433,7 @@ def divergence_in_an_evaluation(broken: str, folder: Path) -> tuple[int, dict] |
     run.task = replace(run.task, evaluation=evaluation)
     try:
         with Journal(folder, run.recipe, run.loop, run.device, None, loop.distributed.rank() == 0) as journal:
-            loop._evaluate(run, journal)
+            measuring.evaluate(run, journal)
     except Diverged as error:
         return str(error)
     return None

@@ -19,6 +19,7 @@ from argparse import Namespace
 from pathlib import Path
 
 from isosphere.cli.parser import Parser
+from isosphere.cli.trained import declare_last
 from isosphere.errors import BadArgument
 
 FIELDS = {
@@ -34,6 +35,7 @@ def declare(parser: Parser) -> None:
     parser.add_argument("images", type=Path, help="a folder of class folders, a flat folder, or a CSV or Parquet file")
     parser.add_argument("--out", type=Path, required=True, help="the .npy file; labels and paths go next to it")
     parser.add_argument("--features", action="store_true", help="write the backbone's features, not embeddings")
+    declare_last(parser)
     parser.device()
     parser.fields(FIELDS, lambda field: field in FIELDS)
 

@@ -13,6 +13,7 @@ from argparse import Namespace
 from pathlib import Path
 
 from isosphere.cli.parser import Parser
+from isosphere.cli.trained import declare_last
 from isosphere.errors import BadUsage
 
 SHOWN = {
@@ -26,6 +27,7 @@ def declare(parser: Parser) -> None:
     parser.add_argument("run", type=Path, help="the run folder of the trained model")
     parser.add_argument("--data", type=Path, help="folder, CSV or Parquet file; by default the run's own test images")
     parser.add_argument("--probe", action="store_true", help="runs without labels: a linear probe at several rates")
+    declare_last(parser)
     parser.device()
     parser.fields(SHOWN, lambda field: field.startswith("data."))
 

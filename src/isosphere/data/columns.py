@@ -12,7 +12,7 @@ import numpy as np
 
 from isosphere.errors import BadList, NoImages, OtherCounts
 
-from .lists import ROLES, SIDES, Column, Listed, left_out, spare_parts
+from .lists import ROLES, SIDES, Column, Listed, spare_parts
 from .paths import Paths
 
 MEANINGS = ("path", "label", "split", "role", "group")
@@ -73,31 +73,27 @@ def meanings(place: Path, given: Sequence[str], labeled: bool, naming: Naming) -
 
 
 def listed(place: Path, table: Table, whole: bool) -> Listed:
-    """The images of a table. A table without labels is one class of its file's name.
-
-    Rows of validation next to train and test are left out. With `whole` they are kept, without a split.
-    """
+    """The images of a table; with `whole` without a split. One without labels is one class of its file's name."""
     if not len(table.paths):
         raise NoImages(place, "image", "one a line")
     _check_cells(place, table)
     _check_repeats(place, table)
     sides, asks, parts = _sides(place, table, whole)
-    kept, left = np.ones(len(table.paths), bool), ""
-    if not whole and (spare := spare_parts(list(parts))):
-        kept = ~np.isin(_lowered(table.columns["split"]), spare)
-        left = left_out(Counter({f"of the split {part}": parts[part] for part in spare}))
-        left += "; to measure on these instead, leave out the rows of test"
-    rows = np.flatnonzero(kept)
-    paths = Paths(table.paths.text, table.paths.starts, table.paths.ends, str(place.parent))[rows]
-    _check_files(place, paths, table.paths[rows])
+    held = None
+    if sides is not None and (spare := spare_parts(list(parts))):
+        held = np.isin(_lowered(table.columns["split"]), spare)
+        sides = sides & ~held
+    paths = Paths(table.paths.text, table.paths.starts, table.paths.ends, str(place.parent))
+    _check_files(place, paths, table.paths)
     labels, groups = table.columns.get("label"), table.columns.get("group")
     return Listed(
         paths,
-        Column(np.zeros(len(rows), np.int64), [place.stem]) if labels is None else labels.rows(rows),
-        left,
-        None if sides is None else sides[rows],
-        None if asks is None else asks[rows],
-        None if groups is None else groups.rows(rows).apart(),
+        Column(np.zeros(len(paths), np.int64), [place.stem]) if labels is None else labels,
+        "",
+        sides,
+        held,
+        asks,
+        None if groups is None else groups.apart(),
     )
 
 

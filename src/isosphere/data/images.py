@@ -87,7 +87,7 @@ def viewed(found: list[Tensor], view: Seen | None, numbers: Tensor | None = None
     return view(torch.stack(found), numbers)  # images of one size are seen at once, which is quicker and the same
 
 
-MARKS = ("tested", "is_query", "groups")
+MARKS = ("tested", "validates", "is_query", "groups")
 """What a source may say of each image, besides its class."""
 Set = TypeVar("Set", bound="LabeledImages")
 
@@ -98,6 +98,8 @@ class LabeledImages(ABC):
     note = ""
     tested: Tensor | None = None
     """Which images are for testing, bool (N,), where the source has a split."""
+    validates: Tensor | None = None
+    """Which images are for validation, bool (N,), where the source has a third part for it."""
     is_query: Tensor | None = None
     """Which images ask, bool (N,), where the source says so."""
     groups: Tensor | None = None
@@ -128,8 +130,12 @@ class LabeledImages(ABC):
 
     @property
     def splits(self) -> list[str] | None:
-        """"train" or "test" for each image; None where the source has no split."""
-        return None if self.tested is None else ["test" if test else "train" for test in self.tested.tolist()]
+        """"train", "val" or "test" for each image; None where the source has no split."""
+        if self.tested is None:
+            return None
+        held = torch.zeros_like(self.tested) if self.validates is None else self.validates
+        both = zip(self.tested.tolist(), held.tolist(), strict=True)
+        return ["test" if test else "val" if its else "train" for test, its in both]
 
     def marked(self, part: Set, kept: Tensor | slice) -> Set:
         """A part of this set, with the notes and marks of its images (N,)."""
@@ -174,9 +180,9 @@ class ImageSet(LabeledImages):
         """All images of root/class/*.jpg and the other usual endings, classes and files in order of name.
 
         A root with just a train/ and a test/ (or val/) folder of class folders has these `splits`. In place of test/
-        there may be query/ and gallery/. A val/ next to them is left out. With `whole` it is kept, and there are no
-        `splits`. Classes without an image are an error, unless their name may be empty. A warning and the set's `note`
-        count images in other places.
+        there may be query/ and gallery/. A val/ next to them is a part of its own. With `whole` there are no `splits`.
+        Classes without an image are an error, unless their name may be empty. A warning and the set's `note` count
+        images in other places.
         """
         return cls._of(lists.class_folders(Path(root), may_be_empty, whole), root, naming)
 
@@ -199,9 +205,8 @@ class ImageSet(LabeledImages):
     ) -> "ImageSet":
         """Images listed in a CSV or Parquet file: path,label and, where there are such, split, role and group.
 
-        Paths begin at the list's own folder. A list without labels is one class, unless it must be `labeled`. Rows of
-        val next to train and test are left out, with a warning and a `note`. With `whole` they are kept, and there are
-        no `splits`.
+        Paths begin at the list's own folder. A list without labels is one class, unless it must be `labeled`. With
+        `whole` there are no `splits`.
         """
         return cls._of(by_list(Path(path), labeled, whole, naming), path, naming)
 
@@ -211,7 +216,7 @@ class ImageSet(LabeledImages):
         place = {name: number for number, name in enumerate(classes)}
         order = np.array([place[name] for name in listed.labels.values], np.int64)
         images = cls(torch.from_numpy(order[listed.labels.codes]), classes, listed.paths)
-        images.tested, images.is_query, images.groups = map(_tensor, listed[3:])
+        images.tested, images.validates, images.is_query, images.groups = map(_tensor, listed[3:])
         if naming.group_regex:
             images.groups = _tensor(matched(naming.group_regex, listed.paths, root, "group_regex").apart())
         if listed.left_out:

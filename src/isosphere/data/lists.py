@@ -74,13 +74,14 @@ class Column(NamedTuple):
 class Listed(NamedTuple):
     """Files, their classes, and a note on files left out.
 
-    Where something says so: whether each file is for testing, whether it is a query, and its group.
+    Where something says so: whether each file is for testing or for validation, whether it is a query, and its group.
     """
 
     paths: Paths
     labels: Column
     left_out: str = ""
     tested: np.ndarray | None = None
+    validates: np.ndarray | None = None
     asks: np.ndarray | None = None
     groups: np.ndarray | None = None
 
@@ -88,8 +89,8 @@ class Listed(NamedTuple):
 def class_folders(root: Path, may_be_empty: Callable[[str], bool], whole: bool = False) -> Listed:
     """Images of root/class/, or of root/train/class/ and root/test/class/ if there are just these two.
 
-    In place of test/ there may be query/ and gallery/. A validation folder next to them is left out. With `whole` it is
-    kept, without a split.
+    In place of test/ there may be query/ and gallery/. A validation folder may stand next to them. With `whole` there
+    is no split.
     """
     if not root.is_dir():
         raise NotFound(root, "folder of class folders")
@@ -104,13 +105,10 @@ def class_folders(root: Path, may_be_empty: Callable[[str], bool], whole: bool =
     sides = {PARTS.get(name.lower(), name): root / name for name in kept}
     given = len(kept) == len(sides) and sides.keys() in WHOLE and all(map(subfolders, sides.values()))
     places = sorted(sides.items(), reverse=True) if given else [("", root)]  # train is first
+    places += [("val", root / name) for name in spare] if given else []
     paths, labels, parts = [], [], []
     classes: dict[str, None] = {}
-    if whole and given:
-        places += [("", root / name) for name in spare]
-        spare = []
-    unused = Counter({f"in {name}/": len(files_below(root / name)[0]) for name in spare if given})
-    left = unused + _stray(root) if given else Counter()
+    left = _stray(root) if given else Counter()
     for side, place in places:
         found, its_left = _classes(place, may_be_empty)
         for name, files in found.items():
@@ -119,19 +117,18 @@ def class_folders(root: Path, may_be_empty: Callable[[str], bool], whole: bool =
             parts += [side] * len(files)
         classes |= dict.fromkeys(found)
         left += its_left
-    note = left_out(left)
-    if unused.total():
-        tests = " and ".join(f"{folder.name}/" for side, folder in sides.items() if side != "train")
-        note += f"; to measure on {' or '.join(spare)} instead, move {tests} out of this folder, "
-        note += "or give a CSV of path,label,split"
-    return Listed(Paths.of(paths), Column.of(labels, classes), note, *split_of(parts if given else [], whole))
+    split = split_of(parts if given else [], whole)
+    return Listed(Paths.of(paths), Column.of(labels, classes), left_out(left), *split)
 
 
-def split_of(parts: list[str], whole: bool) -> tuple[np.ndarray | None, np.ndarray | None]:
-    """Which images are for testing and which are queries, by the part of each; None where no part says so."""
+def split_of(parts: list[str], whole: bool) -> tuple[np.ndarray | None, np.ndarray | None, np.ndarray | None]:
+    """Which images are for testing, for validation and queries, by the part of each; None where no part says so."""
     sides = np.array(parts)
     asks = sides == "query"
-    return None if whole or not parts else sides != "train", asks if asks.any() else None
+    if whole or not parts:
+        return None, None, asks if asks.any() else None
+    held = sides == "val"
+    return ~np.isin(sides, ["train", "val"]), held if held.any() else None, asks if asks.any() else None
 
 
 def flat_folder(root: Path) -> Listed:

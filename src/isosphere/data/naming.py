@@ -10,7 +10,20 @@ import numpy as np
 from isosphere.errors import NoMatch, NotFound, Option
 
 from .columns import COLUMNS, NO_NAMING, Naming, listed
-from .lists import PARTS, WHOLE, Column, Listed, files_below, inside, left_out, named, split_of, subfolders, unread
+from .lists import (
+    PARTS,
+    WHOLE,
+    Column,
+    Listed,
+    files_below,
+    inside,
+    left_out,
+    named,
+    spare_parts,
+    split_of,
+    subfolders,
+    unread,
+)
 from .parquet import is_parquet, parquet_table
 from .paths import Paths
 from .text_lists import csv_table
@@ -44,10 +57,13 @@ def by_name(root: Path, naming: Naming, whole: bool = False, keep: bool = False)
     if not root.is_dir():
         raise NotFound(root, "folder of images")
     names = subfolders(root)
-    sides = {PARTS[name.lower()]: name for name in names if name.lower() in PARTS}
+    parts_of = [name for name in names if name.lower() in PARTS]
+    held = spare_parts(parts_of)
+    sides = {PARTS[name.lower()]: name for name in parts_of if name not in held}
     given = sides.keys() in WHOLE and not whole
     files, others, _ = inside(root)
-    side_of = {name: side for side, name in sides.items()} if given else dict.fromkeys(names, "")
+    side_of = {name: side for side, name in sides.items()} | dict.fromkeys(held, "val")
+    side_of = side_of if given else dict.fromkeys(names, "")
     paths, parts, spare = ([], [], len(files)) if given else ([*files], [""] * len(files), 0)
     for name in names:
         found, more = files_below(root / name)

@@ -63,7 +63,8 @@ def split_classes(
         )
         if not len(train) or not len(test):
             raise OneSplit("the set", *(("train", "test") if len(train) else ("test", "train")))
-        shared = sorted(set(train.classes) & set(test.classes))
+        held = image_set.subset([i for i, split in enumerate(image_set.splits) if split == "val"])
+        shared = sorted(set(test.classes) & {*train.classes, *held.classes})
         if shared and not allow_shared:
             raise SharedClasses(shared, Option("data.allow_shared", True))
         return train, test

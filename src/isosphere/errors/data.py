@@ -19,14 +19,15 @@ class TooFewClasses(InputError):
 
 @dataclass(eq=False)
 class SingleImages(InputError):
-    """One image of each class to test on, so that none can be found by another."""
+    """One image of each class to test or validate on, so that none can be found by another."""
 
     text: ClassVar[str] = (
-        "{place} has only one image of each of the {classes} classes to test on; give some of them two or more, as an "
+        "{place} has only one image of each of the {classes} classes to {use} on; give some of them two or more, as an "
         "image searches for another one of its class"
     )
     place: str
     classes: int
+    use: str = "test"
 
 
 @dataclass(eq=False)

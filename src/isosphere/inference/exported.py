@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from isosphere import runs
-from isosphere.errors import DamagedFile, InputError, OtherVersion
+from isosphere.errors import BadArgument, DamagedFile, InputError, OtherVersion
 from isosphere.models.weights import read_weights
 
 from .loading import load_run, trained_model
@@ -17,15 +17,19 @@ WEIGHTS, CONFIG, FORMAT = "model.safetensors", "config.json", 1
 """Files of the folder, and the version of the second."""
 
 
-def load(path: str | Path, device: str | torch.device = "auto", model: object = None) -> Trained:
-    """The trained model of an exported folder or of a run folder.
+def load(
+    path: str | Path, device: str | torch.device = "auto", model: object = None, last: bool = False
+) -> Trained:
+    """The trained model of an exported folder or of a run folder: its best by validation, or with `last` the last one.
 
     One that was trained with its `model` as an object needs it again. The device is cpu, cuda or cuda:1; "auto" is a
     GPU if there is one.
     """
     folder = Path(path)
     if not (folder / CONFIG).is_file():
-        return load_run(folder, device, model)
+        return load_run(folder, device, model, last)
+    if last:
+        raise BadArgument("last", True, "left out: an exported model has one set of weights")
     saved = read_config(folder / CONFIG)
     try:
         recipe = runs.recipe_of(saved["recipe"])

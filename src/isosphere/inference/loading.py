@@ -26,10 +26,13 @@ HELD: dict[str, Any] = {
 """What every checkpoint has besides its recipe."""
 
 
-def load_run(folder: str | Path, device: str | torch.device = "auto", model: object = None) -> Trained:
+def load_run(
+    folder: str | Path, device: str | torch.device = "auto", model: object = None, last: bool = False
+) -> Trained:
     """The trained model of a run folder, or with `model` that of a run that was given its network as an object.
 
-    Relative paths in its recipe begin where it was trained.
+    Of a run with validation these are its best weights, or with `last` the last ones. Relative paths in its recipe
+    begin where it was trained.
     """
     folder = Path(folder)
     saved = read_checkpoint(folder / runs.CHECKPOINT)
@@ -37,7 +40,8 @@ def load_run(folder: str | Path, device: str | torch.device = "auto", model: obj
     stopped = None if saved["finished"] else saved["step"]
     about: dict[str, Any] = {"classes": saved["classes"], "images": saved.get("images"), "stopped": stopped}
     about["origin"] = saved.get("origin")
-    weights = saved.get("average") or saved["model"]
+    best = {} if last else saved.get("best", {}).get("model", {})
+    weights = best or saved.get("average") or saved["model"]
     return trained_model(recipe, weights, folder / runs.CHECKPOINT, device, model, **about)
 
 

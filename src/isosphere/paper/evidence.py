@@ -4,13 +4,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
-from isosphere.paper.retrieval import DATA, RETRIEVAL
+from isosphere.paper.retrieval import RETRIEVAL
 from isosphere.recipes.constraints import DecoupledSEC, LogNorms, ScaleCourse, ShuffledPulls
 from isosphere.recipes.losses import MultiSimilarity
 from isosphere.recipes.retrieval import DEMO
-from isosphere.recipes.schema import SEC, Baseline, Constant, Recipe, Rendered
+from isosphere.recipes.schema import SEC, Baseline, Constant, Recipe, Rendered, Validation
 
-HELD_OUT = 20  # training classes that measure, so that nothing is chosen on test classes
+HELD_OUT = Validation(20, seed=None, only=True)  # so that nothing is chosen on test classes
 BACKBONE_LRS = (1.25e-5, 2.5e-5, 5e-5)
 HEAD_FACTORS = (1, 10, 100)
 HEAD_STARTS: tuple[Literal["random", "pca"], ...] = ("random", "pca")
@@ -20,12 +20,12 @@ METHODS = {one.method: one for one in (Baseline(), SEC(eta=0.1))}
 def heads(dataset: str, steps: int = 800) -> dict[str, dict[str, Recipe]]:
     """Which head a fair comparison needs: its learning rate as a multiple of the backbone's, and its first weights."""
     fair = RETRIEVAL[f"{dataset}-ms"]
-    data = replace(DATA[dataset], held_out=HELD_OUT)
     loop = replace(fair.loop, steps=steps, eval_every=steps // 4, save_every=steps)
     return {
         f"{dataset}-ms-lr{lr:g}-x{factor}-{start}": {
             method: replace(
-                fair, data=data, loop=loop, constraint=constraint, model=replace(fair.model, head_start=start),
+                fair, validation=HELD_OUT, loop=loop, constraint=constraint,
+                model=replace(fair.model, head_start=start),
                 optimizer=replace(fair.optimizer, lr=lr * factor, backbone_lr=lr),
             )
             for method, constraint in METHODS.items()
@@ -72,9 +72,7 @@ def causes(dataset: str, losses: Iterable[str], steps: int = 1000) -> dict[str, 
 def _pretrained(dataset: str, loss: str) -> Recipe:
     """The fair comparison's recipe on held-out classes, from a head that keeps what the backbone knows."""
     fair = RETRIEVAL[f"{dataset}-{loss}"]
-    return replace(
-        fair, data=replace(DATA[dataset], held_out=HELD_OUT), model=replace(fair.model, head_start="pca")
-    )
+    return replace(fair, validation=HELD_OUT, model=replace(fair.model, head_start="pca"))
 
 
 def followed(recipe: Recipe, cell: str, made: Iterable[Mapping[str, Any]]) -> Recipe:

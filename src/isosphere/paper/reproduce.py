@@ -33,10 +33,9 @@ def reproduce(
     seeds, recipes = list(seeds), [recipe for methods in cells.values() for recipe in methods.values()]
     if tune and TRIAL_SEED in seeds:
         raise BadArgument(Option("seeds"), TRIAL_SEED, "another seed than that of the trials")
-    data = [recipe.data for recipe in recipes]
-    held_out = [one.held_out for one in data if isinstance(one, schema.Benchmark | schema.Cifar) and one.held_out]
+    held_out = [recipe.validation.held_out for recipe in recipes if recipe.validation.held_out]
     if tune and held_out:
-        raise BadArgument(Option("data.held_out"), held_out[0], "left to the trials: final runs have the test set")
+        raise BadArgument(Option("validation.held_out"), held_out[0], "0: final runs train on all classes")
     runner = Runner(device)
     chosen = {
         (cell, method): _tuned(cell, method, methods, runner, results, folder, tuned_by) if tune else recipe

@@ -55,7 +55,8 @@ class Results:
         names = ("step", "loss", NORM_MEAN, NORM_VARIANCE)
         finite = (line for line in lines if line["kind"] == "train" and all(name in line for name in names))
         record["norms"] = [[line[name] for name in names] for line in finite]  # an exploding variance is left out
-        for name, of in (("tests", "test"), ("turns", "turn")):
+        watched = "validation" if "validation" in result else "test"
+        for name, of in (("tests", watched), ("turns", "turn")):
             record[name] = [{k: v for k, v in line.items() if k != "kind"} for line in lines if line["kind"] == of]
         record["tests"] = with_training_loss(record["tests"], [line for line in lines if line["kind"] == "train"])
         self.path.parent.mkdir(parents=True, exist_ok=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
 from isosphere.errors import BadArgument
-from isosphere.recipes.checks import Checked, Count, Fraction, Part, Range, Share, Shares, Size, Whole
+from isosphere.recipes.checks import Checked, Count, Fraction, Range, Share, Shares, Size, Whole
 from isosphere.recipes.own import Own, own_name
 
 Jitter = tuple[Fraction, Fraction, Fraction, Annotated[float, Range(least=0, most=0.5)]]
@@ -232,8 +232,6 @@ class Benchmark(Source):
     """Least and largest share of the image's area that a training crop covers (App. B.1)."""
     flip: bool = True
     """Mirror half of the training crops."""
-    held_out: Whole = 0
-    """Leave out this many of the last training classes and measure on them. So tuning never sees test classes."""
     cache: str = "auto"
     """Where images are kept that were decoded once. auto is ~/.cache/isosphere, or what ISOSPHERE_CACHE or
     XDG_CACHE_HOME say; else a folder. none decodes them at each step. Results are the same."""
@@ -305,8 +303,6 @@ class Cifar(Source):
     """The folder with the standard Python files, or with class folders in train/ and test/."""
     download: bool = False
     """Download the archive if it is not there."""
-    held_out: Part = 0.0
-    """Leave out this share of the training images and measure on them. So tuning never sees test images."""
     scale: Shares = (0.2, 1.0)
     """Least and largest share of the image's area that a crop covers."""
     jitter: Jitter = (0.4, 0.4, 0.4, 0.1)

@@ -4,16 +4,18 @@ Recipes are JSON in today's words, as `options.to_dict` and `isosphere.runs` giv
 """
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from isosphere.recipes import constraints, options, schema
 from isosphere.recipes.fields import FREE
 from isosphere.recipes.own import own_name
 
 Values = Mapping[str, Any]
+
+UNLABELED = [kind.__name__ for kind in get_args(schema.Data) if not kind.labeled]
 
 DATASETS = {
     "cub200": "CUB-200-2011", "cars196": "Cars196", "sop": "Stanford Online Products", "inshop": "In-Shop",
@@ -44,13 +46,8 @@ def dataset(recipe: Values) -> str:
 
 def held_out(recipe: Values) -> str:
     """What a trial is judged on: training images of CIFAR, else training classes; "" for a final run."""
-    data = group(recipe, "data")
-    return f"held-out training {'images' if data.get('kind') == 'Cifar' else 'classes'}" if data.get("held_out") else ""
-
-
-def tested(recipes: Iterable[Values]) -> str:
-    """What these runs were tested on."""
-    return " and ".join(dict.fromkeys(held_out(recipe) or "test images" for recipe in recipes))
+    images = group(recipe, "data").get("kind") in UNLABELED
+    return f"held-out training {'images' if images else 'classes'}" if group(recipe, "validation").get("only") else ""
 
 
 def loss(recipe: Values) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 from isosphere.errors import BadArgument, Option
 from isosphere.recipes.schema import Loop, Recipe
+from isosphere.recipes.validation import Validation
 
 TRIALS = ((0, 0), (1, 0), (1, 1), (2, 0), (2, 1), (3, 1))
 """Learning rate and strength of six trials: the lowest rate is tried with the weak one, the highest with the strong."""
@@ -34,15 +35,12 @@ class Ranges:
         """The trials of a method; none where it takes another one's learning rate."""
         if method not in self.strengths:
             return []
-        if not hasattr(recipe.data, "held_out"):
-            raise BadArgument(Option("data"), type(recipe.data).__name__, "a data set with held_out, which trials need")
         if recipe.loop.unit != self.unit:
             raise BadArgument(Option("loop.unit"), recipe.loop.unit, f"{self.unit}, in which trials count")
         return [self._trial(method, recipe, *places) for places in self.tried]
 
     def _trial(self, method: str, recipe: Recipe, rate: int, force: int) -> Recipe:
         old = recipe.optimizer
-        data: Any = recipe.data  # which can hold out classes
         constraint: Any = recipe.constraint  # with an eta, if the method has strengths of it
         decay, eta = self.strengths[method][force]
         lr = self.lrs[rate] * (old.lr if self.in_parts else 1.0)
@@ -51,7 +49,7 @@ class Ranges:
             constraint = replace(constraint, eta=eta * constraint.eta if self.in_parts else eta)
         return replace(
             recipe,
-            data=replace(data, held_out=self.held_out),
+            validation=Validation(self.held_out, seed=None, only=True),
             optimizer=replace(old, lr=lr, backbone_lr=backbone_lr, weight_decay=decay * old.weight_decay),
             constraint=constraint,
             loop=_lasting(self.steps, recipe),

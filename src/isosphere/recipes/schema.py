@@ -15,6 +15,7 @@ from isosphere.recipes.data import Benchmark, Cifar, Data, Faces, Folder, OwnDat
 from isosphere.recipes.evaluation import Evaluation, NormsOnly, OwnEvaluation, TaskMetrics
 from isosphere.recipes.losses import Loss, MultiSimilarity, OwnLoss
 from isosphere.recipes.own import Own, own_name
+from isosphere.recipes.validation import Validation
 
 Pooling = Literal["avg", "max", "both", "gem", "token"]
 
@@ -226,7 +227,10 @@ class Loop(Checked):
     steps: Count = 1000
     """Length of training, in steps or epochs (see `unit`)."""
     eval_every: Count = 250
-    """Steps between two evaluations on the test classes. There is one at the start and one at the end, too."""
+    """Steps between two evaluations. There is one at the start and one at the end, too. They are on the validation
+    classes if there are any (`validation.held_out`), else on the test classes."""
+    patience: Whole = 0
+    """Stop after so many evaluations in a row that are not better on the validation classes; 0 trains to the end."""
     save_every: Whole = 250
     """Steps between two checkpoints. There is one at the end, too. 0 keeps none, unless the run is stopped."""
     log_every: Count = 10
@@ -272,6 +276,7 @@ class Recipe(Checked):
     schedule: Schedule = field(default_factory=Constant)
     loop: Loop = field(default_factory=Loop)
     evaluation: Evaluation = field(default_factory=TaskMetrics)
+    validation: Validation = field(default_factory=Validation)
     seed: Whole = 0
     """Seed of first weights, batches and augmentation."""
 
@@ -280,5 +285,5 @@ __all__ = [
     "Adam", "AdamW", "BalancedDirections", "Baseline", "Batches", "Batching", "Benchmark", "Cifar", "Classes",
     "Constant", "Constraint", "Cosine", "Data", "Evaluation", "Faces", "Folder", "L2Reg", "Loop", "Loss", "Model",
     "MultiStep", "Networks", "NormsOnly", "Optimizer", "OwnData", "OwnEvaluation", "OwnLoss", "OwnModel", "Recipe",
-    "Rendered", "SEC", "SGD", "Schedule", "Shuffled", "TaskMetrics", "Unlabeled",
+    "Rendered", "SEC", "SGD", "Schedule", "Shuffled", "TaskMetrics", "Unlabeled", "Validation",
 ]  # fmt: skip

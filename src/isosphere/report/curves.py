@@ -11,7 +11,7 @@ from isosphere.metrics import registry
 from isosphere.recipes import constraints as known_constraints
 from isosphere.recipes import labels
 from isosphere.report import style
-from isosphere.report.records import checked_metric, read_all
+from isosphere.report.records import checked_metric, measured_on, read_all
 from isosphere.runs import Record
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def convergence(runs: list[Path], out: Path, metric: str = "") -> list[Path]:
     records, left_out = _with_all(records, {metric: lambda record: metric_curve(record, metric)})
     groups, named, styles = _grouped(records)
     recipes, heading = [record["recipe"] for record in records], registry.metric(metric).heading
-    title = f"{heading} on {labels.tested(recipes)} during training\n{labels.about(recipes)}{left_out}"
+    title = f"{heading} on {measured_on(records)} during training\n{labels.about(recipes)}{left_out}"
     rows, columns = style.rows_of(len(groups), 3)
     with style.sheet(out, title, rows, columns, size=(5.0, 3.2), sharey="row") as (figure, panels):
         for panel, (place, its) in zip(panels, groups.items(), strict=False):
@@ -87,7 +87,7 @@ def constraints(runs: list[Path], out: Path, metric: str = "") -> list[Path]:
     """Draw a metric, and mean and variance of the batch's norms, over steps. A row is a panel of `convergence`."""
     records = read_all(runs)
     metric = _checked(records, metric)
-    on = f"{registry.metric(metric).heading} on {labels.tested(record['recipe'] for record in records)} (%)"
+    on = f"{registry.metric(metric).heading} on {measured_on(records)} (%)"
     drawn: dict[str, Callable[[Record], Points]] = {
         on: lambda record: metric_curve(record, metric),
         "mean norm in a batch": lambda record: norm_curve(record, registry.NORM_MEAN),

@@ -44,10 +44,17 @@ def record_of(run: RunFolder) -> Record:
     return {
         "cell": f"{labels.dataset(run.values)}, {labels.loss(run.values)}", "method": labels.method(run.values),
         "seed": run.values.get("seed", 0), "recipe": run.values, "last": run.last if run.finished else {},
+        **({"validation": run.about.get("validation", {})} if run.on_the_way == "validation" else {}),
         "name": run.name, "folder": run.folder, "turns": run.of_kind("turn"),
-        "tests": with_training_loss(run.of_kind("test"), run.of_kind("train")),
+        "tests": with_training_loss(run.of_kind(run.on_the_way), run.of_kind("train")), "untrained": run.untrained,
         "norms": [[its["step"], its.get("loss"), its[NORM_MEAN], its[NORM_VARIANCE]] for its in lines],
     }  # fmt: skip
+
+
+def measured_on(records: Iterable[Record]) -> str:
+    """What these runs were measured on while they trained."""
+    each = ("validation images" if "validation" in record else labels.held_out(record["recipe"]) for record in records)
+    return " and ".join(dict.fromkeys(its or "test images" for its in each))
 
 
 def with_training_loss(tests: Iterable[Line], logged: Sequence[Line]) -> list[Line]:

@@ -1,5 +1,6 @@
 """Tables of runs: next to each other, over seeds, and the pooled differences between methods."""
 
+import json
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -24,6 +25,7 @@ __all__ = [
 ]  # fmt: skip
 
 NORMS = tuple(map(registry.metric, (registry.NORM_MEAN, registry.NORM_VARIANCE)))
+UNTRAINED = "untrained backbone"
 DETAILS = "pairs judged, and how well a low norm predicts an error (AUROC, 50 is chance); in %"
 R = TypeVar("R", bound=Mapping[str, Any])
 Records = Sequence[Record]
@@ -51,17 +53,40 @@ def tested_on(metrics: Iterable[Metric], results: Iterable[Mapping[str, Any]]) -
 
 
 def comparison(results: Mapping[Path, Mapping[str, Any]]) -> Table | Group:
-    """Runs in rows: test metrics in percent and the norms, from what each result.json holds; more of faces."""
-    found = {folder.name: result["last"] for folder, result in results.items()}
-    metrics = registry.scores(_names(found.values()))
+    """Runs in rows: test metrics in percent and the norms, from what each result.json holds; more of faces.
+
+    What the backbones measured before training comes first. A run with validation has a row for its best checkpoint,
+    and one for its last.
+    """
+    named = {folder.name: result for folder, result in results.items()}
+    found = untrained_rows({name: result.get("untrained") or {} for name, result in named.items()})
+    measured = [row for name, result in named.items() for row in checkpoint_rows(name, result)]
+    metrics = registry.scores(_names(last for _, last in measured))
+    found += measured
     headings = ["run", *[one.column for one in (*metrics, *NORMS)]]
     table = _table(tested_on(metrics, results.values()), headings, 1)
-    for name, last in found.items():
+    for name, last in found:
         table.add_row(escape(name), *[one.shown(last.get(one.key)) for one in (*metrics, *NORMS)])
-    alone = sorted({int(last.get("singletons", 0)) for last in found.values()} - {0})
+    alone = sorted({int(last.get("singletons", 0)) for _, last in found} - {0})
     if alone:
         table.caption = f"{' or '.join(map(str, alone))} queries have no other image of their class and count as wrong"
-    return _with_details(table, {name: [last] for name, last in found.items()})
+    return _with_details(table, {name: [last] for name, last in measured})
+
+
+def untrained_rows(found: Mapping[str, Mapping[str, float]]) -> list[tuple[str, Mapping[str, float]]]:
+    """What the backbone's features of each run measured before training, once where that is the same."""
+    apart = {json.dumps(its, sort_keys=True): (name, its) for name, its in reversed(found.items()) if its}
+    rows = [*reversed(apart.values())]
+    return [(UNTRAINED + f" of {name}" * (len(rows) > 1), its) for name, its in rows]
+
+
+def checkpoint_rows(name: str, result: Mapping[str, Any]) -> list[tuple[str, Mapping[str, float]]]:
+    """What a run measured at its end: with validation its best checkpoint, and then its last one."""
+    if "best" not in result:
+        return [(name, result["last"])]
+    best, step = result["best"], result["validation"]["last"]["step"]
+    rows = [(f"{name}, best by validation, step {best['step']:,}", best)]
+    return rows + [(f"{name}, last, step {step:,}", result["last"])] * (best["step"] != step)
 
 
 def _with_details(table: Table, runs: Mapping[str, list[Mapping[str, float]]]) -> Table | Group:
@@ -122,10 +147,11 @@ def seeds_table(records: Records) -> Table | Group:
     headings = ("method", "seeds", *[one.column for one in (*metrics, *NORMS)], oracle)
     table = _table(tested_on(metrics, records), headings, 1)
     groups = by_method(records)
+    untrained = {cell: [its.get("untrained") or {} for its in records if its["cell"] == cell] for cell, _ in groups}
     before = None
     for (cell, method), found in groups.items():
         whole = [record["last"] for record in found if record["last"]]
-        shown = [spread(values_of(whole, one.key)) for one in metrics]
+        scores = [spread(values_of(whole, one.key)) for one in metrics]
         norms = [one.shown(mean_of(whole, one.key)) for one in NORMS]
         diverged = f" ({len(found) - len(whole)} diverged)" if len(whole) < len(found) else ""
         if probed:  # the best epoch of the probe, not the best evaluation on the way
@@ -134,7 +160,10 @@ def seeds_table(records: Records) -> Table | Group:
             best = [max(values_of(_tests(record), first)) for record in found if record["last"]]
         if cell != before:
             table.add_row(f"[bold]{escape(cell)}[/bold]")
-        table.add_row(escape(method), f"{len(whole)}{diverged}", *shown, *norms, spread(best))
+            if first_of := next((its for its in untrained[cell] if its), {}):
+                shown = [spread(values_of([first_of], one.key)) for one in metrics]
+                table.add_row(UNTRAINED, "-", *shown, *["-" for _ in NORMS], "-")
+        table.add_row(escape(method), f"{len(whole)}{diverged}", *scores, *norms, spread(best))
         before = cell
     return _with_details(table, {" ".join(key): [record["last"] for record in its] for key, its in groups.items()})
 

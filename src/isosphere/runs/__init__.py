@@ -17,6 +17,7 @@ from isosphere.runs.folder import (
     Embedded,
     RunFolder,
     Snapshot,
+    kept,
     read,
     read_recipe,
     read_result,
@@ -51,11 +52,11 @@ from isosphere.runs.versions import (
 )
 
 __all__ = [
-    "CHECKPOINT", "EMBEDDINGS", "METRICS", "OPTIONS", "PATHS", "RECIPE", "RENAMED", "RESULT", "RUN",
-    "SNAPSHOTS", "SPLIT", "THUMBNAILS", "UNREADABLE", "Embedded", "Experiment", "Line", "Record", "Results",
-    "RunFolder", "Snapshot", "TestImages", "bases", "entries", "experiment_of", "is_monitor", "locate",
-    "numbers", "old_fields", "older_name", "read", "read_monitor", "read_paths", "read_recipe", "read_result",
-    "read_results", "read_test_images", "recipe_in", "recipe_of", "results_json", "results_path", "snapshot_path",
-    "translate_changes",
-    "translate_checkpoint", "translate_line", "translate_recipe", "translate_record", "unscaled", "write_paths",
+    "CHECKPOINT", "EMBEDDINGS", "METRICS", "OPTIONS", "PATHS", "RECIPE", "RENAMED", "RESULT", "RUN", "SNAPSHOTS",
+    "SPLIT", "THUMBNAILS", "UNREADABLE", "Embedded", "Experiment", "Line", "Record", "Results", "RunFolder",
+    "Snapshot", "TestImages", "bases", "entries", "experiment_of", "is_monitor", "kept", "locate", "numbers",
+    "old_fields", "older_name", "read", "read_monitor", "read_paths", "read_recipe", "read_result", "read_results",
+    "read_test_images", "recipe_in", "recipe_of", "results_json", "results_path", "snapshot_path",
+    "translate_changes", "translate_checkpoint", "translate_line", "translate_recipe", "translate_record", "unscaled",
+    "write_paths",
 ]  # fmt: skip

@@ -73,15 +73,22 @@ class RunFolder:
     values: dict[str, Any] = field(default_factory=dict)  # the recipe as JSON, in today's words
     about: dict[str, Any] = field(default_factory=dict)  # result.json, or run.json of an unfinished run
     lines: list[Line] = field(default_factory=list)
-    last: dict[str, float] = field(default_factory=dict)
+    last: dict[str, float] = field(default_factory=dict)  # of the weights that it keeps
+    ended: dict[str, float] = field(default_factory=dict)  # of its last step, where validation kept others
+    untrained: dict[str, float] = field(default_factory=dict)  # of the backbone's features
     oracle: dict[str, float] = field(default_factory=dict)
     finished: bool = False
     watched: bool = False  # by a NormMonitor, in a loop that is not ours
     snapshots: list[Snapshot] = field(default_factory=list)
 
     def of_kind(self, kind: str) -> list[Line]:
-        """All lines of a kind: "train", "test", "turn", "probe" or "warning"."""
+        """All lines of a kind: "train", "validation", "test", "turn", "probe" or "warning"."""
         return [line for line in self.lines if line["kind"] == kind]
+
+    @property
+    def on_the_way(self) -> str:
+        """The kind of line that has an evaluation on the way."""
+        return "validation" if self.of_kind("validation") else "test"
 
     def course(self, kind: str, name: str) -> list[tuple[float, float]]:
         """(step, value) of every line of a kind that has this number."""
@@ -159,6 +166,11 @@ def read_result(folder: Path) -> dict[str, Any]:
     return translate_record(found)
 
 
+def kept(result: Mapping[str, Any]) -> dict[str, Any]:
+    """The test metrics of the weights that a run keeps: the best by validation if it had some, else the last."""
+    return result.get("best") or result.get("last") or {}
+
+
 def snapshot_path(folder: Path, step: int) -> Path:
     """Where a run keeps the norms and turns of a step."""
     return folder / SNAPSHOTS / f"step-{step:07d}.npz"
@@ -207,12 +219,14 @@ def read(folder: Path, strict: bool = False, name: str = "") -> RunFolder:
         run.note(f"{RECIPE} is of another version of isosphere: shown as it stands")
     run.about = result if run.finished else translate_record(_object(run, folder / RUN))
     run.lines = read_lines(run, folder / METRICS)
-    run.last, run.oracle = numbers(result.get("last")), numbers(result.get("oracle"))
+    run.last, run.oracle = numbers(kept(result)), numbers(result.get("oracle"))
+    run.ended = numbers(result["last"]) if "best" in result else {}
+    run.untrained = numbers(next(iter(run.of_kind("untrained")), None))
     if run.finished and not run.last:
         run.note(f"{RESULT} has no numbers of the last evaluation: those of {METRICS} are shown")
     elif lost := (result.get("last") or {}).keys() - run.last.keys():
         run.note(f"left out of {RESULT}, not finite: {', '.join(sorted(lost))}")
-    run.last = run.last or numbers(next(reversed(run.of_kind("test")), None))
+    run.last = run.last or numbers(next(reversed(run.of_kind(run.on_the_way)), None))
     if not run.last:
         run.note("no evaluation yet: there are no metrics to show")
     run.snapshots = _snapshots(run)

@@ -9,7 +9,7 @@ from typing import Any, TypedDict, cast
 
 from isosphere.errors import DamagedFile, NotResults
 from isosphere.files import read_json
-from isosphere.runs.folder import RunFolder, Snapshot, read_lines, recipe_and_values
+from isosphere.runs.folder import RunFolder, Snapshot, kept, read_lines, recipe_and_values
 from isosphere.runs.lines import Line, numbers
 from isosphere.runs.names import results_path
 from isosphere.runs.shapes import odd_fields
@@ -21,7 +21,7 @@ class _Known(TypedDict):
     method: str
     seed: int
     recipe: dict[str, Any]  # JSON in today's words
-    last: dict[str, float]  # finite numbers of the last evaluation; none of a run that diverged
+    last: dict[str, float]  # finite numbers of the weights that a run keeps; none of one that diverged
 
 
 class Record(_Known, total=False):
@@ -34,6 +34,7 @@ class Record(_Known, total=False):
     norms: list[list[Any]]  # step, loss, mean and variance
     oracle: dict[str, float]  # the best evaluation, picked on test
     untrained: dict[str, float]
+    validation: dict[str, Any]  # what chose the weights, and how
     tested: str
     tuned_by: str
     diverged: str
@@ -125,7 +126,7 @@ def _record(record: Any, path: Path, place: str) -> Record:
     if not isinstance(record, dict):
         raise NotResults(path, "is no JSON object", place)
     found = translate_record({**record, "recipe": _a(dict, record, "recipe", path, place)})
-    last = _a(dict, record, "last", path, place)
+    _a(dict, record, "last", path, place)
     for name, reason in odd_fields(record).items():
         raise NotResults(path, reason, f"{place}.{name}")
     method = found.get("method") or re.sub(r"-seed\d+$", "", str(found.get("name", "")))
@@ -133,7 +134,7 @@ def _record(record: Any, path: Path, place: str) -> Record:
         raise NotResults(path, "is missing", f"{place}.method")
     _, values = recipe_and_values(found["recipe"])
     known = {"cell": str(found.get("cell", path.stem)), "method": str(method), "seed": values.get("seed", 0)}
-    return cast(Record, found | known | {"recipe": values, "last": numbers(last)})
+    return cast(Record, found | known | {"recipe": values, "last": numbers(kept(record))})
 
 
 def _a(kind: type, held: dict[str, Any], name: str, path: Path, place: str = "") -> Any:

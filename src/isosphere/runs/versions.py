@@ -15,6 +15,8 @@ KINDS = {"Unlabelled": "Unlabeled"}  # values of `kind` in a recipe
 RECORDED = {"arm": "method", "deviation": "notes"}  # keys of results and records
 CONSTRAINTS = {"constraint.radius": "L2Reg", "constraint.balanced": "BalancedDirections"}
 """Fields that said which constraint it is, the first by a radius of 0."""
+HELD_OUT = "data.held_out"
+"""How many of the last training classes, or what share of the images, were measured on in place of test images."""
 WARNINGS = {"normalised": "normalized"}  # names of a monitor's warnings
 
 
@@ -31,12 +33,19 @@ def translate_recipe(values: dict[str, Any]) -> dict[str, Any]:
     for group, today in (("constraint", _constraint), ("data", _data)):
         if isinstance(found.get(group), dict):
             found[group] = today(found[group])
+    if isinstance(found.get("data"), dict) and (held_out := found["data"].pop("held_out", 0)):
+        found["validation"] = _validation(held_out)
     return found
 
 
 def _data(values: dict[str, Any]) -> dict[str, Any]:
     """Own images as they were split before there was a seed: the first classes by name train."""
-    return {"seed": None} | values if values.get("kind") in ("Folder", "OwnData") else values
+    return ({"seed": None} if values.get("kind") in ("Folder", "OwnData") else {}) | values
+
+
+def _validation(held_out: Any) -> dict[str, Any]:
+    """What `data.held_out` says, in the fields of today."""
+    return {"held_out": held_out, "seed": None, "only": True}
 
 
 def _constraint(values: dict[str, Any]) -> dict[str, Any]:
@@ -66,6 +75,10 @@ def translate_changes(changes: dict[str, Any]) -> dict[str, Any]:
         if given == "constraint.balanced" and str(value).lower() in ("false", "no"):
             old.append(given)
             continue
+        if given == HELD_OUT:
+            old.append(given)
+            found |= {f"validation.{name}": its for name, its in _validation(value).items() if not _is_zero(value)}
+            continue
         if given in CONSTRAINTS and (given != "constraint.radius" or _is_zero(value)):
             path, value = "constraint", CONSTRAINTS[given]
         if path != given:
@@ -81,7 +94,7 @@ def translate_changes(changes: dict[str, Any]) -> dict[str, Any]:
         old += [path for path in found if path in lost]
         found = {path: value for path, value in found.items() if path not in lost}
     if old:
-        now = [path for path in found if path not in changes or said[path] in old]
+        now = [path for path in found if path not in changes or said.get(path) in old]
         warnings.warn(f"old spelling: {', '.join(old)}; write {', '.join(now)}", stacklevel=2)
     return found
 
@@ -98,7 +111,7 @@ def _names(kind: type) -> set[str]:
 def old_fields(fields: Iterable[str]) -> list[str]:
     """What older versions called these fields, where it is not the same; `translate_changes` takes them."""
     names = ((field, old, new) for field in fields for old, new in RENAMED.items() if field.split(".")[0] == new)
-    return [*(f"{old}{field.removeprefix(new)}" for field, old, new in names), "constraint.balanced"]
+    return [*(f"{old}{field.removeprefix(new)}" for field, old, new in names), "constraint.balanced", HELD_OUT]
 
 
 def _is_zero(value: Any) -> bool:

@@ -1,13 +1,14 @@
 """Contrastive learning without labels: frozen features are measured, or with no labels at all the norms alone."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from isosphere.data import cifar
+from isosphere.data.apart import images_apart
 from isosphere.data.cache import cached, placed
 from isosphere.data.images import Images, open_images
 from isosphere.data.split import Set
@@ -19,7 +20,7 @@ from isosphere.metrics.probe import knn_accuracy, linear_probe
 from isosphere.metrics.registry import NORM_MEAN, leading
 from isosphere.recipes import schema
 from isosphere.train.evaluation import Embedded
-from isosphere.train.retrieval import check_splits
+from isosphere.train.retrieval import check_splits, validation_part
 from isosphere.train.task import Task, noted
 
 RATES = (1.0, 2.0, 5.0, 10.0)  # learning rates of the linear probe, trained at once for the price of one
@@ -40,6 +41,7 @@ class Frozen:
     view: View | None
     neighbors: int = 200
     headline: ClassVar[str] = leading("contrastive", training=True)
+    choosing: ClassVar[str] = leading("contrastive", training=True)
     is_query: ClassVar[None] = None
 
     @property
@@ -49,6 +51,9 @@ class Frozen:
     @property
     def classes(self) -> int:
         return len(self.images.classes)
+
+    def of(self, train: Images, held: Images | None = None) -> "Frozen":
+        return replace(self, train=train, images=self.images if held is None else held)
 
     def embed(self, embedder: ImageEmbedder, final: bool) -> Embedded:
         train, both = embedder.features(self.train, self.view), embedder.both(self.images, self.view)
@@ -93,12 +98,16 @@ class Unlabeled:
     images: Images
     view: View | None
     headline: ClassVar[str] = NORM_MEAN
+    choosing: ClassVar[str] = ""
     is_query: ClassVar[None] = None
     classes: ClassVar[None] = None
 
     @property
     def sets(self) -> list[Images]:
         return [self.images]
+
+    def of(self, train: Images, held: Images | None = None) -> "Unlabeled":
+        return self if held is None else replace(self, images=held)
 
     def embed(self, embedder: ImageEmbedder, final: bool) -> Embedded:
         return {"embeddings": embedder(self.images, self.view)}
@@ -116,8 +125,6 @@ class Unlabeled:
 def cifar_task(data: schema.Cifar, device: torch.device) -> Task:
     """CIFAR, whose labels measure alone."""
     train, test = cifar.load(data.name, data.root, data.download, device)
-    if data.held_out:
-        train, test = _split(train, data.held_out, data.name)
     view = ContrastiveView(data.size, data.size, data.scale, jitter=data.jitter)
     return Task(train, view, Frozen(train, test, None), unlabeled=True)
 
@@ -137,24 +144,21 @@ def unlabeled_task(data: schema.Unlabeled, device: torch.device) -> Task:
     check_splits(images, data.root)
     train, test = (placed(part, device) for part in _split(images, FIFTH, data.root))
     evaluation = Frozen(train, test, evaluation_view(data))
-    return Task(train, view, evaluation, noted(images.note), unlabeled=True)
+    return Task(train, view, evaluation, noted(images.note), unlabeled=True, given=validation_part(images, device))
 
 
 def _split(images: Set, share: float, root: str) -> tuple[Set, Set]:
     """This share of each class for testing, evenly in the set's order and never the first. A given split wins."""
     if images.splits is not None:
         apart = torch.tensor([split == "test" for split in images.splits])
+        trains = torch.tensor([split == "train" for split in images.splits])
     else:
-        place = torch.zeros(len(images), dtype=torch.float64)
-        for label in range(len(images.classes)):
-            members = (images.labels == label).nonzero().flatten()
-            place[members] = torch.arange(len(members), dtype=torch.float64)
-        # Where the count of those apart grows by one; the slack keeps 5 * 0.2 from falling short of 1.
-        apart = ((place + 1) * share + 1e-9).floor() > (place * share + 1e-9).floor()
-    if not apart.any() or apart.all():
+        apart = images_apart(images.labels, share)
+        trains = ~apart
+    if not apart.any() or not trains.any():
         raise NoSplit(root, len(images), len(images.classes), round(1 / share))
-    train, test = (images.subset(rows.nonzero().flatten()) for rows in (~apart, apart))
-    unknown = [name for name in test.classes if name not in set(train.classes)]
+    train, test = (images.subset(rows.nonzero().flatten()) for rows in (trains, apart))
+    unknown = [name for name in images.classes if name not in set(train.classes)]
     if unknown:
         raise UntrainedClasses(len(unknown), unknown)
     return train, test

@@ -24,6 +24,10 @@ class Evaluation(Protocol):
         """The metric that leads."""
 
     @property
+    def choosing(self) -> str:
+        """The metric that chooses a checkpoint; empty where there is none."""
+
+    @property
     def images(self) -> Images:
         """Whose embeddings are kept."""
 
@@ -42,6 +46,9 @@ class Evaluation(Protocol):
     @property
     def classes(self) -> int | None:
         """How many classes are measured on; None where they do not count."""
+
+    def of(self, train: Images, held: Images | None = None) -> "Evaluation":
+        """The same after training on these images, and of images that are held out in place of the test images."""
 
     def embed(self, embedder: ImageEmbedder, final: bool) -> Embedded:
         """Embed what the metrics need; after the last step that is more."""

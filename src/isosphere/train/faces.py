@@ -32,6 +32,7 @@ from isosphere.recipes import compatible, schema
 from isosphere.sphere import norms
 from isosphere.train import overlap
 from isosphere.train.evaluation import Embedded
+from isosphere.train.retrieval import MirroredRetrieval
 from isosphere.train.task import Task, noted
 
 FARS = (0.01, 0.001)  # false accept rates at which true accepts are measured, where there are impostors enough
@@ -49,6 +50,7 @@ class Faces:
     probes: Images | None = None
     distractors: dict[str, Images] = field(default_factory=dict)  # by the name of their set
     headline: ClassVar[str] = leading("faces", training=True)
+    choosing: ClassVar[str] = leading("faces", training=True)
     view: ClassVar[None] = None  # faces are in their frames already
     is_query: ClassVar[None] = None
     classes: ClassVar[None] = None
@@ -69,6 +71,10 @@ class Faces:
     def images(self) -> Images:
         """The first set's."""
         return self.pairs[0].images
+
+    def of(self, train: Images, held: Images | None = None) -> "Faces | MirroredRetrieval":
+        """Faces of people who are held out search for each other, as no pairs of them are given."""
+        return self if held is None else MirroredRetrieval(held, None)
 
     def embed(self, embedder: ImageEmbedder, final: bool) -> Embedded:
         sets = {id(pairs.images): pairs.images for pairs in self.pairs}

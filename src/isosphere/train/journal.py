@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -22,6 +22,7 @@ from isosphere.train.evaluation import Evaluation
 from isosphere.train.loggers import Logger, TensorBoard
 from isosphere.train.screen import Screen
 from isosphere.train.task import Task
+from isosphere.train.watch import Watch
 
 THUMBNAILS = 2**25  # bytes of test images in memory that are kept for galleries
 WRITTEN = (
@@ -29,6 +30,14 @@ WRITTEN = (
     snapshots.NORMS, snapshots.DIRECTIONS, "tensorboard/events.*",
 )  # fmt: skip
 """What a run leaves in its folder besides what every new one writes at once; the result first, so it never lies."""
+
+
+class Measured(NamedTuple):
+    """Test metrics of the last checkpoint. With a watch those of the best one by validation, too."""
+
+    last: dict[str, float]
+    best: dict[str, float]
+    watch: Watch | None = None
 
 
 class Journal:
@@ -149,20 +158,36 @@ class Journal:
         """All lines of a kind so far, also those before a resume."""
         return runs.entries(self.folder, kind) if self.active else []
 
-    def holds(self, step: int) -> tuple[bool, bool]:
-        """Whether the snapshot and the evaluation of a step are there."""
+    def holds(self, step: int, kind: str) -> tuple[bool, bool]:
+        """Whether the snapshot of a step, and its evaluation of this kind, are there."""
         kinds = [line["kind"] for line in self.entries("") if line["step"] == step]
         turned = "turn" in kinds or step <= self.loop.snapshot_every
-        return runs.snapshot_path(self.folder, step).is_file() and turned, "test" in kinds
+        return runs.snapshot_path(self.folder, step).is_file() and turned, kind in kinds
 
-    def result(self, last: dict[str, float], seconds: float, task: Task, tested: str) -> dict[str, Any]:
-        """Write and return result.json: the last evaluation, the best (picked on test: an oracle), and the run."""
-        best = max(self.entries("test"), key=lambda entry: entry.get(task.evaluation.headline, -math.inf))
+    def result(self, measured: Measured, seconds: float, task: Task, tested: str) -> dict[str, Any]:
+        """Write and return result.json: what was measured, and the run.
+
+        Without validation the best evaluation is picked on test images, so it is called an oracle.
+        """
+        last, best, watch = measured
+        if watch is None:
+            headline = task.evaluation.headline
+            chosen = {"oracle": max(self.entries("test"), key=lambda entry: entry.get(headline, -math.inf))}
+        else:
+            lines = [{k: v for k, v in line.items() if k != "kind"} for line in self.entries("validation")]
+            chosen = {
+                "best": {"step": watch.step, **best},
+                "validation": {
+                    "metric": watch.metric,
+                    "best": next(line for line in lines if line["step"] == watch.step),
+                    "last": lines[-1],
+                },
+            }
         untrained = [{k: v for k, v in line.items() if k != "kind"} for line in self.entries("untrained")]
         result = {
             "recipe": options.to_dict(self.recipe),
             "last": last,
-            "oracle": best,
+            **chosen,
             **({"untrained": untrained[0]} if untrained else {}),  # the backbone's features
             "tested": tested,  # what the images are to the model
             "images": task.sizes,

@@ -15,25 +15,24 @@ from torch import Tensor
 from isosphere import distributed, runs, terminal
 from isosphere.data.feed import Batch, loader
 from isosphere.errors import FolderExists, Interrupted, RunExists, need
-from isosphere.inference import ImageEmbedder, completed, half_precision, workers
-from isosphere.models.embedder import Embedder
+from isosphere.inference import completed, half_precision, workers
 from isosphere.models.first_head import last_linear, start_as_pca
 from isosphere.monitor import Episodes, proxy_power, recorded
 from isosphere.recipes import compatible, schema
 from isosphere.recipes.identity import settled
 from isosphere.recipes.own import NO_OBJECTS, Objects
-from isosphere.sphere import directions, norms
 from isosphere.train import build, own, state
 from isosphere.train.average import averaged
 from isosphere.train.capture import CapturedStep
-from isosphere.train.evaluation import evaluate, norm_statistics
 from isosphere.train.folder import claimed, held
 from isosphere.train.journal import Journal
 from isosphere.train.loggers import Logger
+from isosphere.train.measuring import embedder, evaluate, on_the_way, snapshot, test
 from isosphere.train.overlap import kind_of
 from isosphere.train.saving import save, saved_first, stop_if_not_finite
 from isosphere.train.step import Run, repeatable, train_step, update
-from isosphere.train.stopping import advice, signals, stop_diverged
+from isosphere.train.stopping import advice, signals
+from isosphere.train.validation import validated, watching
 
 PCA_IMAGES = 10_000  # training images whose features a first head is made of
 
@@ -119,10 +118,14 @@ def prepare(
     if recipe.loop.deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # which cuBLAS asks for, before it is first used
     if before and (before.recipe.data, before.recipe.evaluation) == (recipe.data, recipe.evaluation):
+        opened = before.opened
+    else:
+        opened = build.build_task(recipe.data, device, objects.data)
+        opened = own.evaluated(opened, recipe.evaluation, objects.evaluation)
+    if before and opened is before.opened and before.recipe.validation == recipe.validation:
         task = before.task
     else:
-        task = build.build_task(recipe.data, device, objects.data)
-        task = own.evaluated(task, recipe.evaluation, objects.evaluation)
+        task = validated(opened, recipe.validation, recipe.data.place)
     batches = build.build_batches(recipe, task.images.labels)
 
     # ---- the first weights, by the seed
@@ -148,7 +151,8 @@ def prepare(
     captured = build.is_captured(recipe, device)
     optimizer = build.build_optimizer(recipe, model, criterion, constraint, captured)
     loop, bad_step = build.in_steps(recipe.loop, batches), torch.tensor(-1, device=device)
-    run = Run(recipe, device, loop, task, batches, model, network, criterion, constraint, optimizer, bad_step)
+    run = Run(recipe, device, loop, task, batches, model, network, criterion, constraint, optimizer, bad_step, opened)
+    run.watch = watching(recipe, task)
     if captured:
         run.task = build.for_capture(task)
         run.captured = CapturedStep(update, [model, criterion, constraint], optimizer)
@@ -169,11 +173,7 @@ def train(run: Run, folder: Path, resume: bool = False, loggers: Sequence[Logger
         if run.step == 0:
             _begin(run, journal)
         run.network.train()
-        last: dict[str, float] = {}
-        if run.step == loop.steps:  # a finished run whose last evaluation or result was lost
-            measured = any(line["step"] == run.step for line in journal.entries("test"))
-            last = _evaluate(run, journal, final=True, write=not measured)
-        elif run.step:
+        if run.step:
             _catch_up(run, journal)
         episodes = Episodes(proxy_power(run.optimizer), constrained=False)  # the radial share is the criterion's alone
         for line in journal.entries("train"):  # of before a resume, so that warnings go on as they would have
@@ -184,16 +184,15 @@ def train(run: Run, folder: Path, resume: bool = False, loggers: Sequence[Logger
         for batch in _fed(run, between):
             found = train_step(run, batch.images, batch.labels)
             run.step += 1
-            final = run.step == loop.steps
             with between():
                 _log(run, journal, episodes, found)
                 if _due(loop.snapshot_every, run.step):
-                    _snapshot(run, journal)
-                if final and kept:  # before the last evaluation, the longest: should it fail, the run can be taken up
+                    snapshot(run, journal)
+                if _evaluates(run):
+                    evaluate(run, journal)
+                if run.over and kept:  # before the test, the longest: should it fail, the run can be taken up
                     save(run, journal, found)
-                if final or _due(loop.eval_every, run.step):
-                    last = _evaluate(run, journal, final)
-            if final:
+            if run.over:
                 break
             stopping = _asked_to_stop(run, run.caught)
             if stopping or _due(loop.save_every, run.step):
@@ -201,13 +200,14 @@ def train(run: Run, folder: Path, resume: bool = False, loggers: Sequence[Logger
             if stopping:
                 raise Interrupted(run.step, loop.steps, folder, (run.caught or [signal.SIGTERM])[0])
 
-        # ---- the result
+        # ---- the test and the result
+        with between():
+            measured = test(run, journal)
         journal.screen.advance(run.step)
         if not journal.active:
             return {}
-        classes, kind = task.images.classes, kind_of(run.recipe.data)
-        relation = task.evaluation.relation(classes, len(task.images), kind, compared=True)
-        return journal.result(last, run.seconds + time.monotonic() - run.started, task, relation)
+        relation = task.evaluation.relation(task.images.classes, len(task.images), kind_of(run.recipe), compared=True)
+        return journal.result(measured, run.seconds + time.monotonic() - run.started, task, relation)
 
 
 # ---------------------------------------------------------------- before the steps
@@ -223,9 +223,9 @@ def _begin(run: Run, journal: Journal) -> None:
     if run.average is not None:
         run.average.load_state_dict(run.model.state_dict())
     journal.untrained(run.task.evaluation.untrained(embedder(run)))
-    _evaluate(run, journal)
+    evaluate(run, journal)
     if run.loop.snapshot_every:
-        _snapshot(run, journal)
+        snapshot(run, journal)
 
 
 def training_feed(run: Run) -> Iterator[Batch]:
@@ -237,8 +237,8 @@ def training_feed(run: Run) -> Iterator[Batch]:
 
 def _fed(run: Run, between: Callable[[], AbstractContextManager[None]]) -> Iterator[Batch]:
     """The batches that are left."""
-    feed = training_feed(run) if run.step < run.loop.steps else iter(())
-    while run.step < run.loop.steps:
+    feed = iter(()) if run.over else training_feed(run)
+    while not run.over:
         with between():
             batch = next(feed)
         yield batch
@@ -261,46 +261,22 @@ def _log(run: Run, journal: Journal, episodes: Episodes, found: dict[str, Tensor
         journal.screen.advance(run.step)
 
 
-# ---------------------------------------------------------------- measuring
-
-
-def embedder(run: Run, model: Embedder | None = None) -> ImageEmbedder:
-    """The run's model for whole sets of images, as it is measured; or another one."""
-    half, flip = half_precision(run.loop, run.device), model is None and run.recipe.evaluation.flip
-    return ImageEmbedder(model or run.measured, run.device, workers(run.loop), half, flip=flip)
+def _evaluates(run: Run) -> bool:
+    """Whether an evaluation on the way is due. The test at the end is one, where there is no validation."""
+    if run.step == run.loop.steps:
+        return run.task.validation is not None
+    return _due(run.loop.eval_every, run.step)
 
 
 def _catch_up(run: Run, journal: Journal) -> None:
     """What was due at the saved step but failed, after which the run was saved."""
-    shot, measured = distributed.on_first(lambda: journal.holds(run.step))
+    shot, measured = distributed.on_first(lambda: journal.holds(run.step, on_the_way(run)))
     if _due(run.loop.snapshot_every, run.step) and not shot:
-        _snapshot(run, journal)
-    if _due(run.loop.eval_every, run.step) and not measured:
-        _evaluate(run, journal)
-
-
-def _evaluate(run: Run, journal: Journal, final: bool = False, write: bool = True) -> dict[str, float]:
-    evaluation = run.task.evaluation
-    found, embeddings, finite = evaluate(evaluation, embedder(run), final, run.recipe.seed)
-    if not finite:  # every rank has all rows, so that all stop here: none waits for another
-        statistics = norm_statistics(norms(embeddings))
-        stop_diverged(run, run.step, "embeddings of test images are not finite", statistics)
-    if not journal.active:
-        return {}
-    if final and run.loop.save_embeddings:
-        journal.embeddings(embeddings, evaluation)
-    if write:
-        journal.write(run.step, "test", found)
-    journal.screen.measured(run.step, evaluation.headline, found)
-    return found
-
-
-def _snapshot(run: Run, journal: Journal) -> None:
-    images = run.task.images
-    count = min(run.loop.snapshot_images or len(images), len(images))
-    indices = torch.linspace(0, len(images) - 1, count).long()
-    embeddings = embedder(run, run.model)(images.subset(indices), run.task.evaluation.view)
-    journal.snapshot(run.step, indices, norms(embeddings), directions(embeddings))
+        snapshot(run, journal)
+    if _evaluates(run) and not measured:
+        evaluate(run, journal)
+        if run.over:  # these may be the best weights
+            save(run, journal, {})
 
 
 # ---------------------------------------------------------------- stopping, saving, going on

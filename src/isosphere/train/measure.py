@@ -8,23 +8,17 @@ from isosphere.data.images import LabeledImages, open_images
 from isosphere.data.own import DatasetImages
 from isosphere.data.transforms import View
 from isosphere.errors import BadArgument, MovedData, NoProbe, NoTestPart, Option
-from isosphere.inference import ImageEmbedder, Trained, evaluation_view, naming, parse_place, preprocessed
+from isosphere.inference import Trained, evaluation_view, naming, parse_place, preprocessed
 from isosphere.recipes import schema
 from isosphere.recipes.own import NO_OBJECTS, Objects
 from isosphere.train import own
 from isosphere.train.build import build_task
 from isosphere.train.contrastive import Frozen
-from isosphere.train.evaluation import Embedded, Evaluation, evaluate
+from isosphere.train.evaluation import Evaluation, evaluate
 from isosphere.train.faces import faces_evaluation
 from isosphere.train.overlap import kind_of
-from isosphere.train.retrieval import Retrieval, check_parts, own_retrieval
-
-
-class MirroredRetrieval(Retrieval):
-    """Retrieval of faces, whose embeddings are averaged with those of their mirror images."""
-
-    def embed(self, embedder: ImageEmbedder, final: bool) -> Embedded:
-        return {"embeddings": embedder.mirrored(self.images, self.view)}
+from isosphere.train.retrieval import MirroredRetrieval, Retrieval, check_parts, own_retrieval
+from isosphere.train.validation import validated
 
 
 def measure_run(trained: Trained, data: Any = None, objects: Objects = NO_OBJECTS) -> dict[str, Any]:
@@ -58,7 +52,7 @@ def probe_run(trained: Trained, lrs: tuple[float, ...]) -> tuple[dict[float, dic
 
 def _relation(trained: Trained, evaluation: Evaluation) -> str:
     """What the run's own test images are to it, and whether it was stopped."""
-    kind = kind_of(trained.recipe.data)
+    kind = kind_of(trained.recipe)
     return evaluation.relation(trained.classes, trained.images, kind, compared=False) + _stopped(trained)
 
 
@@ -74,6 +68,7 @@ def _own_evaluation(trained: Trained, objects: Objects = NO_OBJECTS) -> Evaluati
             return faces_evaluation(data, trained.device)
         task = build_task(data, trained.device, objects.data)
         task = own.evaluated(task, trained.recipe.evaluation, objects.evaluation)
+        task = validated(task, trained.recipe.validation, data.place)
         other = len(trained.classes) > 1 and task.images.classes != trained.classes  # one is called as its folder
         if other or (isinstance(task.evaluation, Retrieval) and trained.images not in (None, len(task.images))):
             what = "classes" if other else "images"

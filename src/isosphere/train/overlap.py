@@ -24,9 +24,9 @@ from isosphere.recipes import schema
 EXCLUDE = Option("data.exclude")  # the file of people's names to leave out of training
 
 
-def kind_of(data: schema.Data) -> str:
+def kind_of(recipe: schema.Recipe) -> str:
     """What is measured on: test images, or in a trial some of the training data."""
-    return "held-out training" if getattr(data, "held_out", 0) else "test"
+    return "held-out training" if recipe.validation.only else "test"
 
 
 def named(people: Iterable[str]) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """Retrieval: an image of a class is found by another one, usually among classes that were not trained on."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import torch
@@ -12,11 +12,11 @@ from isosphere.data.cache import CachedSet, cached, placed
 from isosphere.data.images import Images, ImageSet, LabeledImages, open_images
 from isosphere.data.split import split_classes
 from isosphere.data.transforms import ShiftView, TrainView, View
-from isosphere.errors import BadArgument, OneSplit, Option, SingleImages, TooFewClasses
+from isosphere.errors import OneSplit, SingleImages, TooFewClasses
 from isosphere.inference import ImageEmbedder, evaluation_view, naming
 from isosphere.metrics import clustering_metrics, ranking_metrics, retrieval_metrics
 from isosphere.metrics.ranking import parted
-from isosphere.metrics.registry import leading
+from isosphere.metrics.registry import choosing, leading
 from isosphere.recipes import schema
 from isosphere.train.evaluation import Embedded
 from isosphere.train.task import Task, noted
@@ -46,6 +46,7 @@ class Retrieval:
     groups: Tensor | None = None
     ranks: tuple[int, ...] = ()
     headline: ClassVar[str] = leading("retrieval", training=True)
+    choosing: ClassVar[str] = choosing("retrieval")
 
     @property
     def sets(self) -> list[Images]:
@@ -54,6 +55,12 @@ class Retrieval:
     @property
     def classes(self) -> int:
         return len(self.images.classes)
+
+    def of(self, train: Images, held: Images | None = None) -> "Retrieval":
+        if held is None:
+            return self
+        asks, groups = marks(held)
+        return replace(self, images=held, is_query=asks, groups=groups)
 
     def embed(self, embedder: ImageEmbedder, final: bool) -> Embedded:
         return {"embeddings": embedder(self.images, self.view)}
@@ -74,6 +81,13 @@ class Retrieval:
         if names.isdisjoint(classes):
             return f"{kind} classes, never seen in training"
         return f"{kind} images; {len(names.intersection(classes))} of {len(names)} classes were trained on"
+
+
+class MirroredRetrieval(Retrieval):
+    """Retrieval of faces, whose embeddings are averaged with those of their mirror images."""
+
+    def embed(self, embedder: ImageEmbedder, final: bool) -> Embedded:
+        return {"embeddings": embedder.mirrored(self.images, self.view)}
 
 
 def rendered_task(data: schema.Rendered, device: torch.device) -> Task:
@@ -98,25 +112,37 @@ def folder_task(data: schema.Folder, device: torch.device) -> Task:
     check_parts(*parts, data.root)
     train, test = (placed(part, device) for part in parts)
     evaluation = own_retrieval(test, evaluation_view(data))
-    return Task(train, view, evaluation, noted(train.note), parts={"train": train, "test": test})
+    given = None if data.split or data.folds else validation_part(images, device)
+    named: dict[str, Images] = {"train": train, "test": test}
+    return Task(train, view, evaluation, noted(train.note), given=given, parts=named)
 
 
 def own_retrieval(images: Any, view: View | None, kind: type[Retrieval] = Retrieval) -> Retrieval:
     """How one's own images are measured: by their queries and groups, if they have such."""
-    asks, groups = images.is_query, images.groups
-    if asks is not None and (not asks.any() or asks.all()):
-        asks = None
+    asks, groups = marks(images)
     marked = asks is not None or groups is not None
     return kind(images, view, asks, groups=groups, ranks=RANKS if marked else ())
 
 
-def check_parts(train: Images | None, test: Images, place: str) -> None:
+def marks(images: Any) -> tuple[Tensor | None, Tensor | None]:
+    """Which images ask, where others do not, and their groups, of a source that may say so."""
+    asks, groups = getattr(images, "is_query", None), getattr(images, "groups", None)
+    return None if asks is None or not asks.any() or asks.all() else asks, groups
+
+
+def check_parts(train: Images | None, test: Images, place: str, use: str = "test") -> None:
     """Refuse too few classes to train or to test on, and test images none of which can be found by another."""
-    for part, use in ((train, "train"), (test, "test")):
+    for part, its in ((train, "train"), (test, use)):
         if part is not None and len(part.classes) < 2:
-            raise TooFewClasses(place, use, len(part.classes), 2)
+            raise TooFewClasses(place, its, len(part.classes), 2)
     if int(torch.bincount(test.labels).max()) < 2:
-        raise SingleImages(place, len(test.classes))
+        raise SingleImages(place, len(test.classes), use)
+
+
+def validation_part(images: LabeledImages, device: torch.device) -> Images | None:
+    """The validation part of a given split, if it has one."""
+    part = images.validates
+    return None if part is None or not part.any() else placed(images.subset(part.nonzero().flatten()), device)
 
 
 def check_splits(images: LabeledImages, root: str) -> None:
@@ -128,21 +154,13 @@ def check_splits(images: LabeledImages, root: str) -> None:
 
 
 def benchmark_task(data: schema.Benchmark, device: torch.device) -> Task:
-    """A benchmark of the paper, or in a trial a part of its training classes."""
+    """A benchmark of the paper."""
     benchmark = retrieval.load(data.name, data.root, data.allow_missing)
     view = TrainView(
         data.shape, data.shorter, data.scale, flip=data.flip, fit=data.fit, interpolation=data.resize
     )
-    train, test, is_query = _cached(benchmark.train, benchmark, view, data, device), benchmark.test, benchmark.is_query
-    if data.held_out:
-        is_query, kept = None, len(train.classes) - data.held_out
-        if kept < 1:
-            expected = f"below {len(train.classes)}, the training classes"
-            raise BadArgument(Option("data.held_out"), data.held_out, expected)
-        train, test = train.of_classes(range(kept)), train.of_classes(range(kept, len(train.classes)))
-    else:
-        test = _cached(test, benchmark, view, data, device)
-    evaluation = Retrieval(test, evaluation_view(data), is_query, RECALLS[data.name])
+    train, test = (_cached(part, benchmark, view, data, device) for part in (benchmark.train, benchmark.test))
+    evaluation = Retrieval(test, evaluation_view(data), benchmark.is_query, RECALLS[data.name])
     return Task(train, view, evaluation, noted(benchmark.note))
 
 

@@ -40,11 +40,11 @@ class Screen:
         """A warning in bold."""
         self.say(f"[bold]step {step:>6}  {escape(words)}[/bold]")
 
-    def measured(self, step: int, headline: str, found: dict[str, float]) -> None:
-        """An evaluation in a line, and its headline next to the bar."""
+    def measured(self, step: int, headline: str, found: dict[str, float], what: str = "") -> None:
+        """An evaluation of weights at a step in a line, and its headline next to the bar; `what` was measured."""
         names = [headline, *(name for name in (choosing("retrieval"),) if name in found)]
         shown = [f"{metric(name).heading} {found[name]:6.2%}" for name in names if metric(name).unit == "%"]
         self.advance(step, *shown[:1])
         shown += [f"{name} {value:.4g}" for name, value in found.items() if is_own(name)]
         norms = f"norm {found[NORM_MEAN]:.3g} (variance {found[NORM_VARIANCE]:.3g})"
-        self.say("  ".join([f"step {step:>6}", *shown, norms]))
+        self.say("  ".join([f"step {step:>6}", *filter(None, [what]), *shown, norms]))

@@ -83,7 +83,7 @@ def capture(run: "Run") -> dict[str, Any]:
     return {
         "recipe": options.to_dict(run.recipe),
         "step": run.step,
-        "finished": run.step == run.loop.steps,
+        "finished": run.over,
         "seconds": run.seconds + time.monotonic() - run.started,
         "classes": run.task.images.classes,
         "images": len(run.task.images),
@@ -96,7 +96,7 @@ def capture(run: "Run") -> dict[str, Any]:
         "optimizer": sharded.whole_optimizer_state(run.optimizer),
         "random": torch.get_rng_state(),
         "random_cuda": torch.cuda.get_rng_state(run.device) if run.device.type == "cuda" else None,
-    }
+    } | ({} if run.watch is None else {"best": run.watch.state()})
 
 
 def _names(images: Images) -> str:
@@ -127,6 +127,8 @@ def _restore(run: "Run", saved: dict[str, Any]) -> None:
     restore_optimizer(run.optimizer, saved["optimizer"])
     run.step = run.saved = saved["step"]
     run.seconds = saved["seconds"]
+    if run.watch is not None:
+        run.watch.restore(saved["best"])
     torch.set_rng_state(saved["random"])
     if saved.get("random_cuda") is not None and run.device.type == "cuda":
         torch.cuda.set_rng_state(saved["random_cuda"], run.device)

@@ -26,6 +26,7 @@ from isosphere.train.schedules import lr_factor
 from isosphere.train.stopping import stop_diverged
 from isosphere.train.task import Task
 from isosphere.train.waking import wake
+from isosphere.train.watch import Watch
 
 
 @dataclass
@@ -43,6 +44,7 @@ class Run:
     constraint: Constraint
     optimizer: torch.optim.Optimizer
     bad_step: Tensor  # the first step with a non-finite loss, else -1; on the device
+    opened: Task  # before validation images were held out of it
     step: int = 0
     saved: int = 0  # the step of the checkpoint
     seconds: float = 0.0  # spent before the last resume
@@ -51,11 +53,17 @@ class Run:
     captured: CapturedStep | None = None  # the whole step as one CUDA graph
     augmentation: View | None = None  # of a batch on the device
     average: Embedder | None = None  # of the weights, if the recipe asks for one
+    watch: Watch | None = None  # on validation images
 
     @property
     def measured(self) -> Embedder:
         """The weights that are measured and used: their average, if there is one, else the last."""
         return self.model if self.average is None else self.average
+
+    @property
+    def over(self) -> bool:
+        """Whether it is trained to its end, or has waited long enough for a better evaluation."""
+        return self.step == self.loop.steps or (self.watch is not None and self.watch.stops)
 
 
 def train_step(run: Run, images: Tensor, labels: Tensor) -> dict[str, Tensor]:

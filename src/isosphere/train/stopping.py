@@ -3,14 +3,16 @@
 import contextlib
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NoReturn
 
 from torch import Tensor
 
 from isosphere.errors import Diverged, Option
 from isosphere.inference import half_precision
+from isosphere.metrics import registry
 from isosphere.metrics.registry import NORM_MEAN
+from isosphere.recipes import schema
 from isosphere.recipes.constraints import strength
 
 if TYPE_CHECKING:
@@ -48,6 +50,19 @@ def advice(run: "Run", step: int) -> dict[str, str]:
     if eta == last:
         found["spreading"] = "only a comparison on held-out classes shows whether a constraint helps"
     return found
+
+
+def worse(recipe: schema.Recipe, metric: str, after: Mapping[str, float], before: Mapping[str, float]) -> str:
+    """That a run ends below its backbone's own features, and what it can try; nothing where it does not."""
+    if metric not in after.keys() & before.keys() or after[metric] >= before[metric]:
+        return ""
+    name = registry.metric(metric)
+    pca = recipe.model.head in ("bn_fc", "fc") and recipe.model.head_start != "pca"
+    remedies = ["start the head as PCA (--model.head_start pca)"] * pca
+    remedies += ["lower the learning rate (--optimizer.lr)"]
+    remedies += [] if recipe.validation.held_out else ["keep the best checkpoint (--validation.held_out 0.2)"]
+    said = f"{name.heading} {name.shown(after[metric])} is below the untrained backbone's {name.shown(before[metric])}"
+    return f"{said}: {_either(remedies)}"
 
 
 def _either(remedies: list[str]) -> str:

@@ -7,7 +7,7 @@ from isosphere.metrics.registry import Metric
 from isosphere.recipes import labels
 from isosphere.report.page.comparisons import comparisons
 from isosphere.report.page.markup import listed, note, number, percent, section, table
-from isosphere.report.tables import DETAILS, tested_on
+from isosphere.report.tables import DETAILS, tested_on, untrained_rows
 from isosphere.runs import RunFolder
 
 LAST_BATCH = "norms of the last training batch"
@@ -43,15 +43,19 @@ def warnings_section(runs: Sequence[RunFolder]) -> str:
 def metrics_section(runs: Sequence[RunFolder]) -> str:
     """The last evaluation of every run, the best of R@1, and the norms."""
     metrics, more = shown_metrics([run.last for run in runs])
+    untrained = untrained_rows({run.name: _measures(run.untrained) for run in runs})
     best = [registry.metric(registry.leading("retrieval"))]
     best = [one for one in best if any(one.key in run.oracle for run in runs)]
     head = ["run", "state", *[one.heading for one in metrics], *[f"best {one.heading}" for one in best]]
     head += [one.column for one in NORMS]
     rows = []
-    for run in runs:
-        measured = [one.shown(run.last.get(one.key)) for one in metrics]
-        measured += [percent(run.oracle.get(one.key)) for one in best]
-        rows.append([run.name, _state(run), *measured, *[number(run.last.get(one.key)) for one in NORMS]])
+    for name, state, last, oracle in (
+        *((name, "before training", found, {}) for name, found in untrained),
+        *((run.name, state, last, run.oracle) for run in runs for state, last in _checkpoints(run)),
+    ):
+        measured = [one.shown(last.get(one.key)) for one in metrics]
+        measured += [percent(oracle.get(one.key)) for one in best]
+        rows.append([name, state, *measured, *[number(last.get(one.key)) for one in NORMS]])
     said = [*comparisons(runs), *_cautions(runs)]
     if best:
         said.append("The best step is picked on the test classes themselves: it is no result, only a bound.")
@@ -68,6 +72,18 @@ def metrics_section(runs: Sequence[RunFolder]) -> str:
         rows = [[run.name, *[one.shown(run.last.get(one.key)) for one in more]] for run in runs]
         shown += table(DETAILS, ["run", *[one.heading for one in more]], rows) + explained(more)
     return section("metrics", "Metrics", shown, listed(said), _missing(runs))
+
+
+def _checkpoints(run: RunFolder) -> list[tuple[str, Mapping[str, float]]]:
+    """The weights that were measured at the end: with validation the best, and then the last."""
+    if not run.ended:
+        return [(_state(run), run.last)]
+    rows = [(f"best by validation, step {run.last['step']:.0f}", run.last)]
+    return rows + [(f"last; {_state(run)}", run.ended)] * (_measures(run.ended) != _measures(run.last))
+
+
+def _measures(found: Mapping[str, float]) -> dict[str, float]:
+    return {name: value for name, value in found.items() if name != "step"}
 
 
 def _missing(runs: Sequence[RunFolder]) -> str:
@@ -106,8 +122,10 @@ def _cautions(runs: Sequence[RunFolder]) -> list[str]:
             said.setdefault(alone, []).append(run.name)
         for metric in registry.main(run.last)[:1]:
             course = run.course("test", metric.key)
-            if metric.key in registry.MAIN and course and course[0][0] == 0 and run.last[metric.key] < course[0][1]:
-                worse = f"{metric.heading} is below that of the untrained network ({percent(course[0][1])} %)"
+            before = run.untrained.get(metric.key, course[0][1] if course and course[0][0] == 0 else 0.0)
+            if metric.key in registry.MAIN and run.last[metric.key] < before:
+                what = "untrained backbone" if metric.key in run.untrained else "untrained network"
+                worse = f"{metric.heading} is below that of the {what} ({percent(before)} %)"
                 said.setdefault(worse, []).append(run.name)
     for what, its in said.items():
         cautions.append(f"{'all runs' if len(its) == len(runs) > 1 else ', '.join(its)}: {what}")

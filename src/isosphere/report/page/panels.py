@@ -72,10 +72,10 @@ def density_chart(title: str, x_name: str, found: Mapping[str, np.ndarray], styl
 def course(runs: Sequence[RunFolder], styles: Styles, kind: str, name: str, title: str = "") -> str:
     """A recorded number of all runs over steps."""
     metric = registry.metric(name)
-    scale = 100 if kind == "test" else 1
+    scale = 1 if kind == "train" else 100
     lines = {run.name: [(step, scale * value) for step, value in run.course(kind, name)] for run in runs}
     bands = {run.name: _extremes(run) for run in runs} if name == registry.NORM_MEAN else None
-    title = title or (f"{metric.heading} in test, %" if kind == "test" else metric.heading)
+    title = title or (metric.heading if kind == "train" else f"{metric.heading} in {kind}, %")
     return line_chart(title, lines, styles, name in registry.LOGARITHMIC, bands)
 
 
@@ -103,8 +103,11 @@ def _when(steps: Mapping[str, str]) -> str:
 
 def curves_section(runs: Sequence[RunFolder], styles: Styles) -> str:
     """Test metrics and training losses over steps."""
-    tests = registry.scores({name for run in runs for line in run.of_kind("test") for name in line})
-    drawn = [course(runs, styles, "test", one.key) for one in registry.one_recall(tests)]
+    drawn = []
+    for kind in dict.fromkeys(run.on_the_way for run in runs):
+        its = [run for run in runs if run.on_the_way == kind]
+        measured = registry.scores({name for run in its for line in run.of_kind(kind) for name in line})
+        drawn += [course(its, styles, kind, one.key) for one in registry.one_recall(measured)]
     penalized = any(value for run in runs for _, value in run.course("train", "penalty"))
     losses = [name for name in registry.LOSSES if penalized or name not in registry.PENALTY]
     drawn += [course(runs, styles, "train", name) for name in losses]

@@ -25,7 +25,7 @@ from isosphere.report.page.measured import NORMS, explained, shown_metrics
 from isosphere.report.page.panels import Styles, line_chart
 from isosphere.report.rates import draw_rates, record_rate
 from isosphere.report.svg import legend, panel_svg
-from isosphere.report.tables import DETAILS, by_method, mean_of, spread, tested_on, values_of
+from isosphere.report.tables import DETAILS, UNTRAINED, by_method, mean_of, spread, tested_on, values_of
 from isosphere.runs import Record, Results
 
 Groups = Mapping[tuple[str, str], Sequence[Record]]  # by cell and method
@@ -67,6 +67,10 @@ def over_seeds(groups: Groups) -> str:
     metrics, more = shown_metrics([record["last"] for record in every])
     rows, others = [], []
     for (cell, method), found in groups.items():
+        first = next((its["untrained"] for its in every if its["cell"] == cell and its.get("untrained")), None)
+        if first and cell not in (row[0] for row in rows):
+            shown = [spread(values_of([first], one.key)) for one in metrics]
+            rows.append([cell, UNTRAINED, "-", *shown, *["-" for _ in NORMS]])
         whole = [record["last"] for record in found if record["last"]]
         lost = [record for record in found if not record["last"]]
         why = "diverged" if all("diverged" in record for record in lost) else "without numbers"
@@ -144,7 +148,8 @@ def curves(groups: Groups, styles: Styles) -> str:
     on_the_way = registry.headline({name for test in tests for name in test}, training=True)
     wanted: dict[str, tuple] = {}
     if on_the_way:
-        wanted[f"{registry.metric(on_the_way).heading} in test, %"] = (metric_curve, on_the_way)
+        where = "validation" if all("validation" in its for found in groups.values() for its in found) else "test"
+        wanted[f"{registry.metric(on_the_way).heading} in {where}, %"] = (metric_curve, on_the_way)
     for name in ("loss", *registry.NORMS):
         wanted[registry.metric(name).heading] = (norm_curve, name)
     return _courses(groups, styles, wanted, "curves of {}, means over seeds")

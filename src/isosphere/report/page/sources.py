@@ -41,7 +41,7 @@ def _note_missing(run: RunFolder) -> None:
         run.note("fewer than two training lines: no curves of them")
     elif run.lines and absent and not run.watched:
         run.note(f"no {', '.join(absent)} in its training lines (of an older version?): not charted")
-    if run.lines and not run.watched and len(run.of_kind("test")) < 2:
+    if run.lines and not run.watched and len(run.of_kind(run.on_the_way)) < 2:
         run.note("fewer than two evaluations: no curves of them")
     if not run.watched and not any(shot.angles is not None for shot in run.snapshots):
         run.note("no recorded directions: train with loop.snapshot_every to see how far embeddings turn")
