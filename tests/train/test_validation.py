@@ -33,7 +33,7 @@ def held(data: schema.Data, given: object = None, **fields: object) -> tuple:
 
 def rows(images) -> list:
     """What tells an image from others."""
-    return images.paths or [images[index].numpy().tobytes() for index in range(len(images))]
+    return list(images.paths or ()) or [images[index].numpy().tobytes() for index in range(len(images))]
 
 
 # ---------------------------------------------------------------- what is held out
@@ -168,6 +168,8 @@ def test_validation_is_watched_and_the_test_is_measured_at_the_end_of_best_and_l
     assert found["best"]["step"] == 6 and kept(found) == found["best"] != found["last"] and "oracle" not in found
     assert found["validation"]["metric"] == "map@r" and found["validation"]["best"]["map@r"] == 0.5
     assert found["images"]["validation_classes"] == 6 and found["images"]["train_classes"] == 14
+    split = json.loads((watched / "split.json").read_text())
+    assert [len(split[part]["classes"]) for part in ("train", "validation")] == [14, 6]
     run = read(watched, strict=True)
     assert run.last == found["best"] and run.ended == found["last"] and run.untrained["map@r"] > 0
 

@@ -1,15 +1,8 @@
-"""Which images are set apart to be measured: whole classes, or some images of each class."""
+"""Which images of each class are set apart to be measured."""
 
 import numpy as np
 import torch
 from torch import Tensor
-
-
-def classes_apart(count: int, held: int, seed: int | None) -> list[int]:
-    """So many of the classes 0..count-1, chosen by the seed; the last ones without a seed."""
-    if seed is None:
-        return [*range(count - held, count)]
-    return sorted(np.random.default_rng(seed).permutation(count)[:held].tolist())
 
 
 def images_apart(labels: Tensor, share: float, seed: int | None = None, least: int = 1) -> Tensor:

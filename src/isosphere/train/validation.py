@@ -3,8 +3,9 @@
 from dataclasses import replace
 from typing import NamedTuple
 
-from isosphere.data.apart import classes_apart, images_apart
+from isosphere.data.apart import images_apart
 from isosphere.data.images import Images
+from isosphere.data.split import class_order
 from isosphere.errors import BadArgument, Incompatible, Option, TooFewClasses
 from isosphere.recipes import schema
 from isosphere.train.retrieval import check_parts
@@ -39,9 +40,11 @@ def validated(task: Task, option: schema.Validation, place: str) -> Task:
         if option.held_out:
             raise BadArgument(HELD_OUT, option.held_out, "0, as only norms are measured, and these choose nothing")
         return task
+    split = {**task.parts, "train": found.train, "validation": found.held}
+    task = replace(task, images=found.train, parts=split)
     if option.only:
-        return replace(task, images=found.train, evaluation=watched)
-    return replace(task, images=found.train, evaluation=task.evaluation.of(found.train), validation=watched)
+        return replace(task, evaluation=watched)
+    return replace(task, evaluation=task.evaluation.of(found.train), validation=watched)
 
 
 def parts(task: Task, option: schema.Validation, place: str) -> Parts:
@@ -59,7 +62,7 @@ def parts(task: Task, option: schema.Validation, place: str) -> Parts:
     held = max(LEAST, round(size * count)) if size < 1 else int(size)
     if not LEAST <= held <= count - LEAST:
         raise BadArgument(HELD_OUT, size, f"from {LEAST} to {count - LEAST} of {count} training classes, or a share")
-    chosen = set(classes_apart(count, held, option.seed))
+    chosen = set(class_order(images.classes, option.seed)[-held:].tolist())
     return Parts(*(images.of_classes([c for c in range(count) if (c in chosen) == its]) for its in (False, True)))
 
 
