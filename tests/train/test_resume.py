@@ -39,7 +39,7 @@ from isosphere.errors import (
 from isosphere.inference import load_run, read_checkpoint
 from isosphere.paper import find
 from isosphere.recipes import override, schema
-from isosphere.train import loop, state
+from isosphere.train import evaluation, loop, state
 from isosphere.train.build import build_constraint
 from isosphere.train.loop import fit
 from isosphere.train.measure import measure_run
@@ -146,7 +146,7 @@ def test_resuming_a_finished_run_that_kept_no_checkpoint_does_not_train_over_its
 
 
 def test_a_last_evaluation_that_fails_costs_no_training(tmp_path, monkeypatch):
-    recipe, taken = tiny_recipe(), loop.evaluate
+    recipe, taken = tiny_recipe(), evaluation.evaluate
 
     def failing(evaluation, embedder, final, seed):
         if final:
@@ -154,7 +154,7 @@ def test_a_last_evaluation_that_fails_costs_no_training(tmp_path, monkeypatch):
         return taken(evaluation, embedder, final, seed)
 
     with monkeypatch.context() as patch, raised(Halted, step=20, steps=20, saved=20) as caught:
-        patch.setattr(loop, "evaluate", failing)
+        patch.setattr(evaluation, "evaluate", failing)
         fit(recipe, tmp_path / "run", "cpu")
     assert isinstance(caught.value.reason, OSError)
     assert weights(tmp_path / "run")["finished"]
@@ -168,14 +168,14 @@ def test_a_last_evaluation_that_fails_costs_no_training(tmp_path, monkeypatch):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_in_the_last_evaluation_stops_nothing_that_is_left(number, tmp_path, monkeypatch):
     """The run is at its end: it is measured, written and shown as any other."""
-    taken, sent = loop.evaluate, []
+    taken, sent = evaluation.evaluate, []
 
     def take(evaluation, embedder, final, seed):
         if final:
             sent.append(signal.raise_signal(number))
         return taken(evaluation, embedder, final, seed)
 
-    monkeypatch.setattr(loop, "evaluate", take)
+    monkeypatch.setattr(evaluation, "evaluate", take)
     fields = [word for key, value in TINY.items() for word in (f"--{key}", value)]
     done = isosphere("train", "rendered-sec", "--out", "run", "--device", "cpu", *fields, folder=tmp_path)
     assert len(sent) == 1 and "R@1" in done.stdout
