@@ -29,23 +29,29 @@ WITH_METHODS = ("SEC", "TrainedRun", "Gallery", "NormMonitor", "ClassBatches", "
 FILES = {
     runs.RECIPE: "Every field of the recipe, as JSON. `isosphere train --resume` and `load_run` read it.",
     runs.RUN: "Versions, hardware, git revision, start, and where the run was started from.",
-    runs.SPLIT: "Which classes of your own images train and test. `--data.split` takes it for another run.",
+    runs.SPLIT: "Which classes train, validate and test. `--data.split` takes it for another run on your own images.",
     runs.METRICS: "One JSON object a line, written while the run goes on. The kinds of lines are below.",
-    runs.CHECKPOINT: "The network, optimizer, constraint, random states and step, of the last save.",
+    runs.CHECKPOINT: "The network, optimizer, constraint, random states and step, of the last save. With validation "
+    "also the best weights, which `load_run` takes.",
     f"{runs.SNAPSHOTS}/step-*.npz": "Norms of some training images at a step, and the angles that they turned since.",
     f"{runs.SNAPSHOTS}/directions-*.npy": "Directions that the next angles are measured from; gone at the end.",
     runs.EMBEDDINGS: "The last test embeddings in half precision, their scale, labels and class names.",
     runs.PATHS: "The paths of the test images, one a line, in the order of the embeddings.",
     runs.THUMBNAILS: "Test images that have no paths, if they are small.",
     "tensorboard/": "Events for TensorBoard, with `--loop.tensorboard true`.",
-    runs.RESULT: "Written last: recipe, metrics of the last and the best evaluation, duration, notes. It ends a run.",
+    runs.RESULT: "Written last: recipe, test metrics, duration, notes. `last` is of the last weights, with validation "
+    "`best` of the best. It ends a run.",
 }
 KINDS = {
     "train": ("every `loop.log_every` steps", registry.TRAINED),
-    "test": ("at each evaluation", ("recall@1", "map@r", "accuracy", "knn", *registry.NORMS)),
+    "validation": ("at each evaluation of a run with validation", ("recall@1", "map@r", "knn", *registry.NORMS)),
+    "test": (
+        "at each evaluation; with validation at the end, of the best and the last weights",
+        ("recall@1", "map@r", "accuracy", "knn", *registry.NORMS),
+    ),
     "untrained": ("once, before training, of the backbone's features", ("recall@1", "map@r")),
     "turn": ("at each snapshot but the first", registry.TURNS),
-    "warning": ("when a monitor warns", ()),
+    "warning": ("when a monitor warns, or a run ends below its untrained backbone", ()),
 }
 
 
