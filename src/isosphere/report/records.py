@@ -41,14 +41,16 @@ def read_all(paths: Sequence[Path], kind: str = "runs", finished: bool = False) 
 def record_of(run: RunFolder) -> Record:
     """A run folder as a record of a file of results, with its folder."""
     lines = [line for line in run.of_kind("train") if NORM_MEAN in line and NORM_VARIANCE in line]
-    return {
+    record: Record = {
         "cell": f"{labels.dataset(run.values)}, {labels.loss(run.values)}", "method": labels.method(run.values),
         "seed": run.values.get("seed", 0), "recipe": run.values, "last": run.last if run.finished else {},
-        **({"validation": run.about.get("validation", {})} if run.on_the_way == "validation" else {}),
         "name": run.name, "folder": run.folder, "turns": run.of_kind("turn"),
         "tests": with_training_loss(run.of_kind(run.on_the_way), run.of_kind("train")), "untrained": run.untrained,
         "norms": [[its["step"], its.get("loss"), its[NORM_MEAN], its[NORM_VARIANCE]] for its in lines],
     }  # fmt: skip
+    if run.on_the_way == "validation":
+        record["validation"] = run.about.get("validation", {})
+    return record
 
 
 def measured_on(records: Iterable[Record]) -> str:

@@ -75,7 +75,7 @@ def comparison(results: Mapping[Path, Mapping[str, Any]]) -> Table | Group:
 
 def untrained_rows(found: Mapping[str, Mapping[str, float]]) -> list[tuple[str, Mapping[str, float]]]:
     """What the backbone's features of each run measured before training, once where that is the same."""
-    apart = {json.dumps(its, sort_keys=True): (name, its) for name, its in reversed(found.items()) if its}
+    apart = {json.dumps(its, sort_keys=True): (name, its) for name, its in reversed([*found.items()]) if its}
     rows = [*reversed(apart.values())]
     return [(UNTRAINED + f" of {name}" * (len(rows) > 1), its) for name, its in rows]
 

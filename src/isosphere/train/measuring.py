@@ -43,12 +43,12 @@ def test(run: Run, journal: Journal) -> Measured:
     _write(journal, run.step, last)
     if other:
         assert watch is not None
-        before = on_cpu(run.measured)
+        ended = on_cpu(run.measured)
         run.measured.load_state_dict(watch.model)
         try:
             best = _measured(run, journal, its, "test", watch.step, final=True)
         except BaseException:  # after which the run is saved as it was trained
-            run.measured.load_state_dict(before)
+            run.measured.load_state_dict(ended)
             raise
         _write(journal, watch.step, best)
     said = any(line.get("warning") == "untrained" for line in journal.entries("warning"))

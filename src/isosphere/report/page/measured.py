@@ -74,7 +74,7 @@ def metrics_section(runs: Sequence[RunFolder]) -> str:
     return section("metrics", "Metrics", shown, listed(said), _missing(runs))
 
 
-def _checkpoints(run: RunFolder) -> list[tuple[str, Mapping[str, float]]]:
+def _checkpoints(run: RunFolder) -> list[tuple[str, dict[str, float]]]:
     """The weights that were measured at the end: with validation the best, and then the last."""
     if not run.ended:
         return [(_state(run), run.last)]

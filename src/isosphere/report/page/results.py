@@ -65,7 +65,8 @@ def over_seeds(groups: Groups) -> str:
     """Mean ± standard deviation over the seeds of every method of every cell; another table of faces."""
     every = [record for found in groups.values() for record in found]
     metrics, more = shown_metrics([record["last"] for record in every])
-    rows, others = [], []
+    rows: list[list[str]] = []
+    others = []
     for (cell, method), found in groups.items():
         first = next((its["untrained"] for its in every if its["cell"] == cell and its.get("untrained")), None)
         if first and cell not in (row[0] for row in rows):
