@@ -141,8 +141,11 @@ def check_parts(train: Images | None, test: Images, place: str, use: str = "test
 
 def validation_part(images: LabeledImages, device: torch.device) -> Images | None:
     """The validation part of a given split, if it has one."""
-    part = images.validates
-    return None if part is None or not part.any() else placed(images.subset(part.nonzero().flatten()), device)
+    mask = images.validates
+    if mask is None or not mask.any():
+        return None
+    held: Any = images.subset(mask.nonzero().flatten())
+    return placed(held, device)
 
 
 def check_splits(images: LabeledImages, root: str) -> None:
