@@ -176,9 +176,26 @@ def test_identification_takes_turns_with_the_bare_products(monkeypatch, tmp_path
         assert f"rank{ks[-1]}@1000" in row["measured"]
 
 
-def test_a_start_is_timed_by_its_stages(tmp_path):
-    start = benchmark("start")
-    start.photographs(tmp_path / "images", 2000)
-    stages = start.timed(tmp_path, 1)
-    assert list(stages)[-1] == "first step" and list(stages.values()) == sorted(stages.values())
-    assert len(stages) == 4 and (tmp_path / "cache").is_dir()
+# ---------------------------------------------------------------- search
+
+
+@pytest.mark.extras  # for faiss
+def test_search_takes_turns_with_faiss_and_finds_the_same(monkeypatch, tmp_path, capsys):
+    monkeypatch.syspath_prepend(str(FOLDER))  # it shares parts with benchmarks/metrics.py
+    monkeypatch.delitem(sys.modules, "metrics", raising=False)
+    search, threads, file = benchmark("search"), torch.get_num_threads(), tmp_path / "search.json"
+    small = ["--count", "3000", "--approximate", "2000", "--queries", "40", "--repeats", "1", "--json", str(file)]
+    monkeypatch.setattr(sys, "argv", ["search.py", *small])
+    try:
+        assert search.main() in (0, 1)  # such small times say nothing
+    finally:
+        torch.set_num_threads(threads)
+        sys.modules.pop("metrics", None)
+    found = json.loads(file.read_text())
+    assert "the 10 nearest of 3,000 x 512" in capsys.readouterr().out and len(found["exact"]) == 6
+    for row in found["exact"]:
+        assert row["recall"] > 0.98 and row["seconds"] > 0
+        assert row["reached"] is (row["ratio"] <= 1 or not row["target"])
+    assert [row["name"] for row in found["approximate"]] == ["usearch", "usearch-int8"]
+    assert all(row["recall"] >= 0.95 and row["reached"] for row in found["approximate"])
+    assert {"faiss-cpu", "usearch", "torch"} <= found["versions"].keys()

@@ -12,7 +12,7 @@ from isosphere.gallery.calibration import BINS, calibrate
 
 
 def test_counts_and_rates_are_those_of_all_pairs(tmp_path, monkeypatch):
-    monkeypatch.setattr(calibration, "block_side", lambda device: 13)
+    monkeypatch.setattr(calibration, "block_shape", lambda device: (13, 99))
     rows, labels = blobs(10, 11, 0.25)
     found = made(tmp_path / "g", rows, labels)
     points, pairs = calibrate(found, seed=3)

@@ -15,7 +15,7 @@ from isosphere.metrics.nearest import pairs_above
 
 @pytest.mark.parametrize("side", [7, 4096])
 def test_pairs_are_those_of_a_loop(side, monkeypatch):
-    monkeypatch.setattr(module, "block_side", lambda device: side)
+    monkeypatch.setattr(module, "block_shape", lambda device: (side, 99999))
     rows = torch.nn.functional.normalize(blobs(4, 8, 0.2)[0]).half()
     found = [torch.cat(its).tolist() for its in zip(*pairs_above(rows, 0.7), strict=True)]
     wide = rows.double()

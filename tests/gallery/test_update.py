@@ -11,7 +11,7 @@ import torch
 
 from commands import has, isosphere, refusal
 from isosphere import load_gallery, load_run
-from isosphere.errors import DamagedFile, FolderExists, Incompatible, NotAGallery, OtherModel, OtherVersion
+from isosphere.errors import DamagedFile, FolderExists, Incompatible, NotAGallery, OtherModel, OtherVersion, UnknownName
 from isosphere.gallery.manifest import MANIFEST
 from isosphere.sphere import directions
 from raised import raised
@@ -78,6 +78,12 @@ def test_a_second_folder_is_added_and_labels_of_a_list_may_change(trained, photo
     gallery = load_gallery(tmp_path / "gallery")
     assert gallery.classes == ["class0", "class1", "class2", "other"]
     assert [*map(Path, gallery.paths)] == sorted(photos.rglob("*.png"))[:15]
+    remove = ("index", trained, photos / "class0", "--out", "gallery", "--remove")
+    assert "10 images (0 embedded, 5 removed, 10 kept)" in isosphere(*remove, folder=tmp_path).stdout
+    assert load_gallery(tmp_path / "gallery").paths == gallery.paths[5:]
+    assert has(refusal(*remove[:2], tmp_path, *remove[3:], folder=tmp_path), UnknownName)
+    made(trained, photos / "class0", "gallery", tmp_path)
+    assert load_gallery(tmp_path / "gallery").paths == gallery.paths
 
 
 @pytest.mark.parametrize("options", [(), ("--dim", 8), ("--dim", 8, "--whiten"), ("--quantize", "int8"),

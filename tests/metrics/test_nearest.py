@@ -27,6 +27,7 @@ def loop(queries, rows, k, skip, among):
 @pytest.mark.parametrize("rows, copies", [(5, 1), (70, 1), (140, 7), (90, 30), (60, 60)])
 def test_as_a_loop_with_ties(rows, copies, columns, monkeypatch):
     monkeypatch.setattr(module, "COLUMNS", columns)
+    monkeypatch.setattr(module, "HEIGHT", 5)
     monkeypatch.setattr(module, "GROUP", 4)
     monkeypatch.setattr(module, "SPARE", 3)
     generator = torch.Generator().manual_seed(rows)

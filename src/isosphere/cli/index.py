@@ -22,6 +22,7 @@ from pathlib import Path
 from isosphere.cli.parser import Parser
 
 FIELDS = {
+    "data.label_regex": "labels from names of files: the group in brackets of a pattern; by default the run's",
     "data.fraction": "faces: share of the shorter side that is cut out; by default the run's",
     "data.align": "faces: false cuts out a central square; by default the run's",
 }
@@ -29,8 +30,9 @@ FIELDS = {
 
 def declare(parser: Parser) -> None:
     parser.add_argument("run", type=Path, help="the run folder of the trained model")
-    parser.add_argument("images", type=Path, help="a folder of class folders, a flat folder of images, or a CSV")
+    parser.add_argument("images", type=Path, help="a folder of class folders, a flat folder, or a CSV or Parquet file")
     parser.add_argument("--out", type=Path, required=True, help="the gallery, a folder; made if it is not there")
+    parser.add_argument("--remove", action="store_true", help="take the images of this folder or CSV out instead")
     parser.add_argument("--dim", type=int, help="keep fewer numbers of a vector, by principal components of the images")
     parser.add_argument("--whiten", action="store_true", help="with --dim: give all components the same variance")
     parser.add_argument("--quantize", choices=("int8", "binary"), help="keep a byte or a bit for each number")
@@ -44,13 +46,16 @@ def declare(parser: Parser) -> None:
 
 def run(asked: Namespace) -> None:
     from isosphere.cli.trained import load
-    from isosphere.gallery import index
+    from isosphere.gallery import forget, index
     from isosphere.gallery.engines import add_engine, check_engine, sync_engines
     from isosphere.inference import progress_bar
 
     check_engine(asked.engine, asked.url)
-    kept = {"dim": asked.dim, "whiten": asked.whiten, "quantize": asked.quantize}
-    changes = index(load(asked, others=True), asked.run, asked.images, asked.out, **kept)
+    if asked.remove:
+        changes = forget(asked.images, asked.out)
+    else:
+        kept = {"dim": asked.dim, "whiten": asked.whiten, "quantize": asked.quantize}
+        changes = index(load(asked, others=True), asked.run, asked.images, asked.out, **kept)
     said = f"{changes.added} embedded, {changes.removed} removed, {changes.kept} kept"
     said += f", {changes.relabeled} of them with another label" if changes.relabeled else ""
     print(f"{asked.out}: {changes.added + changes.kept} images ({said})")

@@ -2,6 +2,6 @@
 
 from isosphere.gallery.gallery import Found, Gallery, load_gallery
 from isosphere.gallery.given import add, create, remove
-from isosphere.gallery.update import Changes, index
+from isosphere.gallery.update import Changes, forget, index
 
-__all__ = ["Changes", "Found", "Gallery", "add", "create", "index", "load_gallery", "remove"]
+__all__ = ["Changes", "Found", "Gallery", "add", "create", "forget", "index", "load_gallery", "remove"]

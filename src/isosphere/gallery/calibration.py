@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from isosphere.errors import TooFewClasses
-from isosphere.metrics.nearest import block_side
+from isosphere.metrics.nearest import block_shape, products
 
 from .gallery import Gallery
 
@@ -107,12 +107,12 @@ def _counted(
     device = gallery.torch_device
     unit = gallery.vectors[rows].to(device)
     codes = torch.from_numpy(gallery.codes)[rows].to(device)
-    step = block_side(device)
+    step = min(block_shape(device))
     counts = torch.zeros(2, BINS, dtype=torch.int64)
     for start in range(0, len(rows), step):
         for other in range(start, len(rows), step):
             one, two = slice(start, start + step), slice(other, other + step)
-            bins = ((unit[one] @ unit[two].T + 1) * (BINS / 2)).long().clamp_(0, BINS - 1)
+            bins = ((products(unit[one], unit[two]) + 1) * (BINS / 2)).long().clamp_(0, BINS - 1)
             bins += BINS * (codes[one, None] != codes[None, two])
             bins = bins[torch.ones_like(bins, dtype=torch.bool).triu(1)] if other == start else bins.flatten()
             counts += bins.bincount(minlength=2 * BINS).view(2, BINS).cpu()

@@ -198,14 +198,16 @@ class Gallery:
         """
         labels = [where] if isinstance(where, str) else where
         chosen = self.chosen(where)
-        k = min(k, len(self) if chosen is None else len(chosen))
+        most = len(self) if chosen is None else len(chosen)
         if where is not None and (not engine.filters or isinstance(where, np.ndarray | Tensor)):
             return self.nearest(queries, k, where)
-        numbers = engine.search(queries, k, None if labels is None else list(labels))
+        asked = min(k * engine.spare, most)
+        numbers = engine.search(queries, asked, None if labels is None else list(labels))
         place = np.searchsorted(self.ids[self._order], numbers).clip(max=len(self) - 1)
         rows = torch.from_numpy(self._order[place])
         whole = torch.from_numpy((numbers == self.ids[rows.numpy()]).all(1)).to(self.torch_device)
         found = ranked(queries.to(self.torch_device), self._searched, rows.to(self.torch_device))
+        found = Nearest(*(its[:, :k].contiguous() for its in found))
         if not whole.all():
             missed = (~whole).nonzero().squeeze(1)
             exact = self.nearest(queries.to(self.torch_device)[missed], k, where)

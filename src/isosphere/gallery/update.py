@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from isosphere.data.columns import Naming
 from isosphere.data.images import ImageSet, open_images
 from isosphere.data.lists import some
 from isosphere.errors import (
@@ -17,6 +18,7 @@ from isosphere.errors import (
     Incompatible,
     Option,
     OtherModel,
+    UnknownName,
     UnreadableImage,
     UnreadableImages,
     UnreadableImagesWarning,
@@ -26,6 +28,7 @@ from isosphere.inference import (
     described_preprocessing,
     evaluating,
     fingerprint,
+    naming,
     progress_bar,
     workers,
 )
@@ -85,7 +88,7 @@ def index(
         if before is not None:
             _check(out, before, made_by, dim, quantize)
         old = Folder(out / before.data) if before else None
-        rows, listed = _listed(Path(images), number)
+        rows, listed = _listed(Path(images), number, replace(naming(trained.recipe.data), group_regex=""))
         journal = Journal.begin(out, made_by.hash)
         failures = _embed_new(trained, rows, listed, Path(images), old, journal)
         merged, places, changes = _merged(rows, number, old, journal)
@@ -107,6 +110,22 @@ def index(
     return replace(changes, unreadable=tuple(failures))
 
 
+def forget(images: str | Path, out: str | Path) -> Changes:
+    """Take the images of a folder or CSV out of the gallery `out`, whether they are still there or not."""
+    out, source = Path(out), os.path.relpath(os.path.realpath(images), os.path.realpath(out))
+    before = read_manifest(out)
+    if source not in before.sources:
+        raise UnknownName("folder or list in this gallery", str(images), before.sources)
+    with held(out):
+        before = read_manifest(out)
+        old = Folder(out / before.data)
+        kept = np.flatnonzero(old.rows.sources != before.sources.index(source)).tolist()
+        if len(kept) < len(old.rows):
+            rows, places = taken(old.rows, kept), [(0, row) for row in kept]
+            commit(out, before, rows, [old], places, read_projection(old.folder))
+    return Changes(0, len(old.rows) - len(kept), 0, len(kept))
+
+
 def _check(folder: Path, before: Manifest, model: ModelOf, dim: int | None, quantize: str | None) -> None:
     """Refuse vectors of two models, of two kinds of preprocessing, or kept in two ways, in one gallery."""
     if before.model is None or before.model.hash != model.hash:
@@ -121,9 +140,9 @@ def _check(folder: Path, before: Manifest, model: ModelOf, dim: int | None, quan
             raise Incompatible((name,), f"{kept}, so index into a new folder", (Option(name, its),))
 
 
-def _listed(images: Path, number: int) -> tuple[Rows, ImageSet]:
+def _listed(images: Path, number: int, named: Naming) -> tuple[Rows, ImageSet]:
     """What is to be in the gallery of this source, with the state of each file; files that vanish are not listed."""
-    found = open_images(str(images), flat=True, whole=True)
+    found = open_images(str(images), flat=True, whole=True, naming=named)
     kept, states = [], []
     for index, path in enumerate(found.files):
         try:

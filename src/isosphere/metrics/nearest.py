@@ -5,18 +5,21 @@ scored again, each by itself in float64, and ordered by that score and then by t
 left out could tie with the last one found, a second pass takes them all.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from functools import cache
 from typing import NamedTuple, Protocol
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from isosphere.errors import BadArgument
-from isosphere.metrics.neighbors import BLOCK_BYTES, DEFAULT_BLOCK_BYTES, block_rows, widest_type
+from isosphere.metrics.neighbors import DEFAULT_BLOCK_BYTES, block_rows, widest_type
 
 GROUP = 64  # neighboring scores of which only the largest is compared first
 SPARE = 16  # candidates more than asked for, for rows that tie
-COLUMNS = 1 << 16  # rows of references in one product
+COLUMNS, HEIGHT = 4096, 1024  # references and queries in one product on a CPU: scores stay in its cache
+WIDE = 1 << 16  # references in one product on other devices, where kernels should be large
 
 
 class Rows(Protocol):
@@ -74,7 +77,7 @@ class _Search:
     """Queries (Q, D) and the columns of their score matrix, of which one block is held at a time."""
 
     def __init__(self, queries: Tensor, references: Rows, skip: Tensor | None, among: Tensor | None) -> None:
-        self.queries, self.references, self.among = queries, references, among
+        self.queries, self.references, self.among = queries.detach().contiguous(), references, among
         self.size = len(references) if among is None else len(among)
         self.skip = None if skip is None else self._columns(skip.to(queries.device))
         self.fewest = self.size - int(self.skip is not None and bool((self.skip >= 0).any()))
@@ -82,9 +85,6 @@ class _Search:
         self.scales = scales if scales is None or among is None else scales[among.to(queries.device)]
         tf32 = queries.is_cuda and torch.backends.cuda.matmul.allow_tf32
         self.error = queries.shape[1] * (2.0**-10 if tf32 else torch.finfo(torch.float32).eps)
-        self.step = max(1, min(COLUMNS, self.size))
-        room = BLOCK_BYTES.get(queries.device.type, DEFAULT_BLOCK_BYTES)
-        self.rows = max(1, room // (4 * self.step))  # queries in one product
 
     def _columns(self, skip: Tensor) -> Tensor:
         """The columns of rows (Q,); -1 for what is not searched."""
@@ -95,70 +95,85 @@ class _Search:
         return torch.where(among[columns] == skip, columns, -1)
 
     def taken(self, columns: slice | Tensor) -> Tensor:
-        """The references of these columns, (B, D) as the queries are."""
+        """The references of these columns (B, D), as they are kept."""
         if self.among is not None:
             columns = self.among[columns if isinstance(columns, slice) else columns.to(self.among.device)]
-        return self.references[columns].to(self.queries)
+        return self.references[columns]
 
     def blocks(self, queries: Tensor) -> Iterator[tuple[Tensor, int, Tensor]]:
-        """Rows of the queries (B,), the first column, and their scores (B, C) in a buffer that the next overwrites.
+        """Rows of the queries (B,), the first column, and their scores (B, C) in whole groups of columns.
 
-        The buffer's columns are whole groups; what is beyond the last reference, or skipped, is -inf.
+        What is beyond the last reference, or skipped, is -inf.
         """
-        step = -(-self.step // GROUP) * GROUP
-        buffer = self.queries.new_empty(min(self.rows, len(queries)), step)
-        for start in range(0, self.size, self.step):
-            block = self.taken(slice(start, min(start + self.step, self.size))).T
-            width = -(-block.shape[1] // GROUP) * GROUP
-            for rows in queries.split(self.rows):
-                scores = buffer[: len(rows), :width]
-                scores[:, block.shape[1] :] = -torch.inf
-                with torch.autocast(self.queries.device.type, enabled=False):
-                    torch.mm(self.queries[rows], block, out=scores[:, : block.shape[1]])
+        step, height = block_shape(self.queries.device)
+        space = self.queries.new_empty(min(step, self.size), self.queries.shape[1])  # memory that is new is slow
+        for start in range(0, self.size, step):
+            part = slice(start, min(start + step, self.size))
+            block = self.taken(part)
+            if (block.dtype, block.device) != (space.dtype, space.device):
+                block = space[: len(block)].copy_(block)
+            for rows in queries.split(height):
+                scores = products(self.queries[rows], block)
                 if self.scales is not None:
-                    scores[:, : block.shape[1]] *= self.scales[start : start + block.shape[1]]
+                    scores *= self.scales[part]
                 if self.skip is not None:
                     own = self.skip[rows] - start
-                    held = ((own >= 0) & (own < block.shape[1])).nonzero().squeeze(1)
+                    held = ((own >= 0) & (own < scores.shape[1])).nonzero().squeeze(1)
                     scores[held, own[held]] = -torch.inf
+                if scores.shape[1] % GROUP:
+                    scores = F.pad(scores, (0, -scores.shape[1] % GROUP), value=-torch.inf)
                 yield rows, start, scores
 
     def coarse(self, k: int) -> tuple[Tensor, Tensor]:
-        """The k largest scores of the products, and their columns, (Q, k) each, in any order but the last."""
-        queries = torch.arange(len(self.queries), device=self.queries.device)
-        best = self.queries.new_full((len(queries), k), -torch.inf)
-        columns = queries.new_zeros(len(queries), k)
-        for rows, start, scores in self.blocks(queries):
+        """The k largest scores of the products, and their columns, (Q, k) each, the last of them the least.
+
+        Of a block only groups are looked into that have a score above the k-th best so far.
+        """
+        everyone = torch.arange(len(self.queries), device=self.queries.device)
+        best = self.queries.new_full((len(everyone), k), -torch.inf)
+        columns, late, seen = everyone.new_zeros(len(everyone), k), Found(), 0
+        for rows, start, scores in self.blocks(everyone):
+            if start < k:  # the first blocks: all are among the best so far
+                merged, order = torch.cat([best[rows], scores], 1).topk(k, 1)
+                places = torch.arange(start, start + scores.shape[1], device=rows.device).clamp(max=self.size - 1)
+                columns[rows] = torch.cat([columns[rows], places.expand(len(rows), -1)], 1).gather(1, order)
+                best[rows], seen = merged, start + scores.shape[1]
+                continue
+            least = best[rows, -1]
             groups = scores.view(len(rows), -1, GROUP)
-            chosen = groups.amax(2).topk(min(k, groups.shape[1]), 1).indices  # the k best are in the k best groups
-            inside = chosen[:, :, None] * GROUP + torch.arange(GROUP, device=chosen.device)
-            inside = inside.flatten(1)
-            merged = torch.cat([best[rows], scores.gather(1, inside)], 1)
-            places = torch.cat([columns[rows], (inside + start).clamp(max=self.size - 1)], 1)  # of -inf: any
-            best[rows], order = merged.topk(k, 1)
-            columns[rows] = places.gather(1, order)
-        return best, columns
+            row, group = (groups.amax(2) > least[:, None]).nonzero(as_tuple=True)
+            inside = groups[row, group]
+            place, lane = (inside > least[row, None]).nonzero(as_tuple=True)
+            late.add(rows[row[place]], start + group[place] * GROUP + lane, inside[place, lane])
+            # As often as the number of references doubles: then as many come as are there.
+            if rows[-1] == everyone[-1] and (start >= 2 * seen or late.count > 4 * best.numel()):
+                best, columns = late.merged(everyone, columns, best)
+                late, seen = Found(), start
+        return late.merged(everyone, columns, best) if late.count else (best, columns)
 
     def complete(self, queries: Tensor, least: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """The k best of all columns that may reach `least` (Q,), (Q, k) each, for some of the queries."""
         wanted = self.queries.new_full((len(self.queries),), torch.inf).index_copy_(0, queries, least)
         place = torch.empty(len(self.queries), dtype=torch.long, device=queries.device)
         place[queries] = torch.arange(len(queries), device=queries.device)
-        found = []
+        found = Found()
         for rows, start, scores in self.blocks(queries):
             row, column = (scores >= wanted[rows][:, None]).nonzero(as_tuple=True)
-            found.append((place[rows[row]], column + start, self.scored(rows[row], column + start)))
-            if sum(len(part[0]) for part in found[1:]) > COLUMNS:  # all rows may be equal: keep only the best
-                found = [_best(found, k)]
-        _, column, score = _best(found, k)
-        return score.view(-1, k), column.view(-1, k)
+            found.add(place[rows[row]], column + start, self.scored(rows[row], column + start))
+            if found.count > 4 * COLUMNS:  # all rows may be equal: keep only the best
+                found = found.best(k)
+        _, columns, scores = found.best(k).joined()
+        return scores.view(-1, k), columns.view(-1, k)
 
     def scored(self, queries: Tensor, columns: Tensor) -> Tensor:
         """The inner product of each pair of a query (P,) and a column (P,), float32 of a sum in the widest type."""
         wide = widest_type(self.queries.device)
         step = block_rows(self.queries.shape[1] * 24, self.queries.device)
         parts = zip(queries.split(step), columns.split(step), strict=True)
-        scores = [(self.queries[row].to(wide) * self.taken(column).to(wide)).sum(1) for row, column in parts]
+        scores = [
+            (self.queries[row].to(wide) * self.taken(column).to(self.queries.device, wide)).sum(1)
+            for row, column in parts
+        ]
         found = torch.cat(scores) if scores else self.queries[:0, 0].to(wide)
         return (found if self.scales is None else found * self.scales[columns]).float()
 
@@ -170,15 +185,39 @@ def _ordered(scores: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
     return scores, columns.gather(1, again)
 
 
-def _best(parts: Sequence[tuple[Tensor, Tensor, Tensor]], k: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Rows, columns and scores (P,) of the k best of each row, rows together, from any number in parts."""
-    rows, columns, scores = (torch.cat(part) for part in zip(*parts, strict=True))
-    order = columns.argsort()
-    order = order[scores[order].argsort(descending=True, stable=True)]
-    order = order[rows[order].argsort(stable=True)]
-    rows = rows[order]
-    kept = torch.arange(len(rows), device=rows.device) - torch.searchsorted(rows, rows) < k
-    return rows[kept], columns[order][kept], scores[order][kept]
+class Found:
+    """Queries, columns and scores (P,) of what was found, in parts."""
+
+    def __init__(self, *parts: tuple[Tensor, Tensor, Tensor]) -> None:
+        self.parts = list(parts)
+        self.count = sum(len(part[0]) for part in parts)
+
+    def add(self, queries: Tensor, columns: Tensor, scores: Tensor) -> None:
+        """One part more."""
+        self.parts.append((queries, columns, scores))
+        self.count += len(queries)
+
+    def joined(self) -> tuple[Tensor, Tensor, Tensor]:
+        """All parts as one."""
+        queries, columns, scores = (torch.cat(part) for part in zip(*self.parts, strict=True))
+        return queries, columns, scores
+
+    def best(self, k: int) -> "Found":
+        """The k best of each query, by score and then by column; queries together."""
+        queries, columns, scores = self.joined()
+        order = columns.argsort()
+        order = order[scores[order].argsort(descending=True, stable=True)]
+        order = order[queries[order].argsort(stable=True)]
+        queries = queries[order]
+        kept = torch.arange(len(queries), device=queries.device) - torch.searchsorted(queries, queries) < k
+        return Found((queries[kept], columns[order][kept], scores[order][kept]))
+
+    def merged(self, queries: Tensor, columns: Tensor, scores: Tensor) -> tuple[Tensor, Tensor]:
+        """The best scores and columns (Q, k) of these and those; these have k of each query."""
+        k = columns.shape[1]
+        self.add(queries.repeat_interleave(k), columns.flatten(), scores.flatten())
+        _, found, best = self.best(k).joined()
+        return best.view(-1, k), found.view(-1, k)
 
 
 def pairs_above(
@@ -188,7 +227,7 @@ def pairs_above(
 
     A block has i, j and the products (P,), from a sum in the widest type.
     """
-    step, size, scales = block_side(torch.device(device)), len(rows), scales_of(rows, torch.device(device))
+    step, size, scales = min(block_shape(torch.device(device))), len(rows), scales_of(rows, torch.device(device))
 
     def block(start: int) -> Tensor:
         part = slice(start, min(start + step, size))
@@ -200,8 +239,7 @@ def pairs_above(
         error = left.shape[1] * torch.finfo(torch.float32).eps
         for other in range(start, size, step):
             right = left if other == start else block(other)
-            with torch.autocast(left.device.type, enabled=False):
-                one, two = (left @ right.T >= least - error).nonzero(as_tuple=True)
+            one, two = (products(left, right) >= least - error).nonzero(as_tuple=True)
             if other == start:
                 one, two = one[one < two], two[one < two]
             exact = _paired(left, right, one, two)
@@ -218,9 +256,25 @@ def scales_of(rows: Rows, device: torch.device) -> Tensor | None:
     return None if scales is None else scales.to(device)
 
 
-def block_side(device: torch.device) -> int:
-    """Rows and columns of a square block of float32 scores on the device."""
-    return max(1, int((BLOCK_BYTES.get(device.type, DEFAULT_BLOCK_BYTES) / 4) ** 0.5))
+def block_shape(device: torch.device) -> tuple[int, int]:
+    """References and queries in one product on the device."""
+    return (COLUMNS, HEIGHT) if device.type == "cpu" else (WIDE, DEFAULT_BLOCK_BYTES // (4 * WIDE))
+
+
+def products(left: Tensor, right: Tensor) -> Tensor:
+    """All inner products of float32 rows, (B, D), (C, D) -> (B, C), not in half precision under autocast.
+
+    oneDNN's kernels are twice as fast as the ones that torch.mm takes from MKL on processors of AMD.
+    """
+    if left.device.type == "cpu" and left.dtype == right.dtype == torch.float32 and _has_onednn():
+        return torch.ops.mkldnn._linear_pointwise(left, right.contiguous(), None, "none", [], "")
+    with torch.autocast(left.device.type, enabled=False):
+        return left @ right.T
+
+
+@cache
+def _has_onednn() -> bool:
+    return torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 
 
 def _paired(left: Tensor, right: Tensor, one: Tensor, two: Tensor) -> Tensor:

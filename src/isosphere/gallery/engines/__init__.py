@@ -37,6 +37,8 @@ class Engine(Protocol):
 
     filters: bool
     """Whether it searches some labels only."""
+    spare: int
+    """How many times as many rows as wanted it is asked for; the gallery's own vectors choose among them."""
 
 
 class Recalled(NamedTuple):

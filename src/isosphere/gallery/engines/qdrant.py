@@ -24,7 +24,7 @@ SCROLL = 10_000
 class Qdrant:
     """A collection with a point for each row: its number, its vector, and its path and label as payload."""
 
-    filters = True
+    filters, spare = True, 1
 
     def __init__(self, client: Any, collection: str, models: Any) -> None:
         self.client, self.collection, self.models = client, collection, models
