@@ -1,9 +1,9 @@
 """The promise of the layout: who may import whom, quick help, lazy names, no address of a machine."""
 
 import ast
+import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -109,14 +109,20 @@ def test_there_is_no_utils():
     assert not [path for path in SOURCE.rglob("*.py") if "util" in path.name]
 
 
+def used() -> float:
+    """Seconds of CPU time that the processes which this one started have taken: others may use the CPUs, too."""
+    took = os.times()
+    return took.children_user + took.children_system
+
+
 def test_help_is_quick_and_needs_no_torch():
     code = "import sys; sys.argv = ['isosphere', '--help']; from isosphere.cli import main\n"
     code += "try: main()\nfinally: print('torch' in sys.modules)"
     times = []
     for _ in range(3):
-        begin = time.perf_counter()
+        begin = used()
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-        times.append(time.perf_counter() - begin)
+        times.append(used() - begin)
     assert done.stdout.strip().endswith("False") and "train" in done.stdout
     assert min(times) < 1.0
 

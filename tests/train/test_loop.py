@@ -214,7 +214,7 @@ def test_test_images_are_named_from_the_datas_root(listed, tmp_path, monkeypatch
     fields |= changes | {"data.shorter": 14, "data.seed": "none", "loop.steps": 1, "loop.workers": 0}
     loop.fit(find("rendered-sec", {key: str(value) for key, value in fields.items()}), tmp_path / "run", "cpu")
     assert (tmp_path / "run" / "test_paths.txt").read_text().split() == names[8:]
-    assert below(Path("elsewhere/1.png"), Path("photos")) == "elsewhere/1.png"
+    assert below("elsewhere/1.png", "photos") == "elsewhere/1.png"
 
 
 def test_snapshots_hold_norms_and_the_angles_turned(tmp_path, monkeypatch):
