@@ -16,6 +16,7 @@ import isosphere
 import own_losses
 from isosphere.errors import Held, UnequalRanks
 from isosphere.inference import embed
+from isosphere.losses.log_norms import LogNorms
 from isosphere.recipes import schema
 from isosphere.train.folder import claimed, held
 from isosphere.train.loop import prepare, train_step, training_feed
@@ -167,6 +168,29 @@ def uneven_gather(rows: list[int], labels: list[int]) -> tuple[list[int], list[i
     except UnequalRanks as error:
         return error.embeddings, error.labels
     return None
+
+
+def gather_of_kinds(kinds: list[tuple[torch.dtype, int, torch.dtype]]) -> int:
+    """How many kinds `gather` refuses, where each rank brings its own dtype, width and dtype of labels; 0 for none."""
+    dtype, width, label = kinds[dist.get_rank()]
+    try:
+        isosphere.gather(torch.zeros(4, width, dtype=dtype), torch.zeros(4, dtype=label))
+    except UnequalRanks as error:
+        return len(error.kinds)
+    return 0
+
+
+def uneven_penalties(sizes: list[int], settings: list[dict[str, Any]]) -> list[torch.Tensor]:
+    """Gradients of SEC in each setting, and of LogNorms, by this rank's rows of a batch, as DDP would average them."""
+    world, rank = (dist.get_world_size(), dist.get_rank()) if dist.is_initialized() else (1, 0)
+    rows = torch.arange(1.0, 1 + sum(sizes), dtype=torch.float64).view(-1, 1)
+    mine = (rows * torch.tensor([[0.6, 0.8]], dtype=torch.float64)).split(sizes if world > 1 else sum(sizes))[rank]
+    found = []
+    for constraint in (*(isosphere.SEC(**its) for its in settings), LogNorms()):
+        embeddings = mine.clone().requires_grad_()
+        constraint.double()(embeddings).backward()
+        found.append(embeddings.grad / world)
+    return found
 
 
 def several_labels(embeddings: torch.Tensor, labels: torch.Tensor) -> list[torch.Tensor]:

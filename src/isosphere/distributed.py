@@ -99,20 +99,35 @@ def gather(embeddings: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     if transformed(embeddings, labels):
         raise Unsupported("gather", "transforms", "gather first, and transform what is computed of it")
     if embeddings.device.type == "cpu":
-        _check_rows(len(embeddings), len(labels))
+        _check_ranks(embeddings, labels)
     parts = [torch.empty_like(labels) for _ in range(world())]
     dist.all_gather(parts, labels.contiguous())
     return _Gather.apply(embeddings), torch.cat(parts)
 
 
-def _check_rows(embeddings: int, labels: int) -> None:
-    """The same error on all ranks if one has other numbers, at which gloo would end the process."""
-    own = torch.tensor([embeddings, labels], device="cpu")
+_TYPES = [kind for _, kind in sorted(vars(torch).items()) if isinstance(kind, torch.dtype)]
+"""In the same order on every rank."""
+
+
+def _check_ranks(embeddings: Tensor, labels: Tensor) -> None:
+    """The same error on all ranks if one has other rows, at which gloo would end the process."""
+    about = [(len(part), part.shape[1:].numel(), part.ndim, _TYPES.index(part.dtype)) for part in (embeddings, labels)]
+    own = torch.tensor(about, device="cpu")
     parts = [torch.empty_like(own) for _ in range(world())]
     dist.all_gather(parts, own)
-    rows, named = torch.stack(parts).T.tolist()
+    found = torch.stack(parts)  # (ranks, 2, 4)
+    rows, named = found[:, :, 0].T.tolist()
+    if bool((found[:, :, 1:] != found[:1, :, 1:]).any()):
+        raise UnequalRanks(rows, named, tuple(map(_kind, found.tolist())))
     if len({*rows}) > 1 or len({*named}) > 1:
         raise UnequalRanks(rows, named)
+
+
+def _kind(about: list[list[int]]) -> str:
+    """What a rank brings, in words."""
+    (_, width, _, kind), (_, _, dims, label) = about
+    names = [str(_TYPES[number]).removeprefix("torch.") for number in (kind, label)]
+    return f"{names[0]} ({width} wide) with {names[1]} labels of {dims} dimensions"
 
 
 class _SumOverRanks(torch.autograd.Function):

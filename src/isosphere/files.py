@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Iterator
@@ -111,6 +112,11 @@ def writable(path: str | Path) -> Path:
     if target.is_symlink() or (target.exists() and not target.is_file()):  # a link here: a circle of them
         raise errors.NotAPlainFile(str(path))
     return target
+
+
+def leftovers(folder: Path) -> list[Path]:
+    """Files in a folder that processes which were killed were writing. Hold the folder's lock to remove them."""
+    return [path for path in folder.glob(".*.tmp") if re.fullmatch(r"\.[0-9a-f]{12}\.tmp", path.name)]
 
 
 def _of_the_system(path: Path) -> bool:

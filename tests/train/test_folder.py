@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 
 from commands import isosphere
-from isosphere.errors import Held
+from isosphere.errors import FolderExists, Held
+from isosphere.train import stopping
 from isosphere.train.folder import LOCK, claimed, held
 from isosphere.train.loop import fit
+from raised import raised
 from ranks import on_ranks, places
 from tiny import TINY, tiny_recipe
 
@@ -134,3 +136,34 @@ def test_all_ranks_have_one_folder_and_one_refusal(tmp_path):
         found = on_ranks(2, places, tmp_path)
     assert found[0] == found[1] == {"claimed": tmp_path / "own-2", "held": str(os.getpid())}
     assert [path.name for path in tmp_path.iterdir()] == ["own"]
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_folder_killed_before_its_recipe_was_whole_can_be_used_again(resume, tmp_path):
+    run, left = tmp_path / "run", [".lock", ".0123456789ab.tmp", ".ba9876543210.tmp"]
+    run.mkdir()
+    for name in left:
+        (run / name).write_text("half a rec")
+    fit(tiny_recipe(changes={"loop.steps": 1}), run, "cpu", resume)
+    assert (run / "result.json").is_file() and not set(left) & {path.name for path in run.iterdir()}
+
+
+@pytest.mark.parametrize("name", [".keep", "notes.txt", ".0123.tmp"])
+def test_what_somebody_else_keeps_in_a_folder_stays(name, tmp_path):
+    (tmp_path / name).write_text("mine")
+    (tmp_path / ".0123456789ab.tmp").write_text("of a page that is being written")
+    with raised(FolderExists):
+        fit(tiny_recipe(), tmp_path, "cpu")
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([name, ".0123456789ab.tmp"])
+
+
+@pytest.mark.parametrize("ignored", [False, True])
+def test_a_hangup_asks_to_stop_unless_it_was_ignored(ignored):
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN if ignored else signal.SIG_DFL)
+    try:
+        with stopping.signals() as caught:
+            signal.raise_signal(signal.SIGHUP)
+        assert caught == ([] if ignored else [signal.SIGHUP])
+        assert signal.getsignal(signal.SIGHUP) == (signal.SIG_IGN if ignored else signal.SIG_DFL)
+    finally:
+        signal.signal(signal.SIGHUP, before)

@@ -116,7 +116,7 @@ def test_a_run_killed_before_its_first_checkpoint_begins_again(tmp_path):
     assert weights(folder)["step"] == last_step(folder) == STEPS
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_saves_and_exits_cleanly(tmp_path, number):
     folder = tmp_path / "run"
     code, err = run_until(command("rendered", "--out", str(folder), **{"loop.steps": 10**6}), folder, 12, number)

@@ -85,5 +85,7 @@ def loader(
 
 
 def _leave_interrupts(worker: int) -> None:
-    """Ctrl-C is for the main process, which finishes its step and saves."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """Ctrl-C and a terminal's end are for the main process, which finishes its step and saves."""
+    for name in ("SIGINT", "SIGHUP"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)

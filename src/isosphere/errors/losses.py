@@ -36,11 +36,18 @@ class Unsupported(RunError):
 
 @dataclass(eq=False)
 class UnequalRanks(InputError):
-    """Ranks that bring different numbers of rows to `gather`, by rank."""
+    """Ranks that bring different numbers of rows to `gather`, by rank, or other `kinds` of rows."""
 
-    text: ClassVar[str] = (
-        "gather needs the same number of rows on every rank, not {embeddings} embeddings and {labels} labels; use "
-        "drop_last=True in the DataLoader"
-    )
     embeddings: list[int]
     labels: list[int]
+    kinds: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """Of kinds where these differ, else of numbers."""
+        if self.kinds:
+            return "gather needs rows of one width and type on every rank, not {kinds}; use one model and one precision"
+        return (
+            "gather needs the same number of rows on every rank, not {embeddings} embeddings and {labels} labels; use "
+            "drop_last=True in the DataLoader"
+        )

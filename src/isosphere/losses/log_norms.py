@@ -47,17 +47,21 @@ class LogNorms(Constraint):
         self.eta, self.ramp, self.sync = number("eta", eta, 0), ramp, sync
 
     def forward(self, embeddings: Tensor, *, progress: Tensor | float | None = None) -> Tensor:
-        return self.eta * risen(progress, self.ramp) * log_norm_penalty(embeddings, self._shared_mean(embeddings))
+        mean, weight = self._shared_mean(embeddings)
+        return self.eta * risen(progress, self.ramp) * weight * log_norm_penalty(embeddings, mean)
 
     def eta_at(self, progress: float) -> float:
         return self.eta * float(risen(progress, self.ramp))
 
     @torch.no_grad()
-    def _shared_mean(self, embeddings: Tensor) -> Tensor | None:
+    def _shared_mean(self, embeddings: Tensor) -> tuple[Tensor | None, Tensor | float]:
+        """The mean logarithm over all ranks, and what makes DDP's mean of their penalties that of all rows."""
         shared = self.sync and self.training and dist.is_available() and dist.is_initialized()
         if not shared or dist.get_world_size() == 1:
-            return None
+            return None, 1.0
         logs, counted = _logs(embeddings.detach())
-        total = torch.stack([logs.sum(), counted.sum().to(logs.dtype)])
+        own = torch.stack([logs.sum(), counted.sum().to(logs.dtype)])
+        total = own.clone()
         dist.all_reduce(total)
-        return total[0] / total[1].clamp(min=1)
+        count = total[1].clamp(min=1)
+        return total[0] / count, own[1] * dist.get_world_size() / count

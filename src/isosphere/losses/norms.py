@@ -88,9 +88,9 @@ class SEC(Constraint):
     Save and load what is kept with `sec.state_dict()`. For "learned" give `sec.parameters()` to the optimizer, and wrap
     SEC in DDP, too.
 
-    DDP averages the penalties of the ranks. With `sync` SEC is exact there, if all ranks have batches of one size. It
-    acts only in training with gradients on, so one rank may evaluate alone. Switch it off if embeddings are already
-    gathered.
+    DDP averages the penalties of the ranks. With `sync` SEC is exact there, also if ranks have batches of other sizes:
+    a penalty is weighted by its rank's rows. It acts only in training with gradients on, so one rank may evaluate
+    alone. Switch it off if embeddings are already gathered.
 
     With gradient accumulation the radius is each micro-batch's own, and "ema" moves at each call. To be exact give the
     whole batch's mean norm, a number: `eta * functional.norm_penalty(f, mean_norm)`. Inside `torch.utils.checkpoint`
@@ -134,8 +134,10 @@ class SEC(Constraint):
         if not torch.compiler.is_compiling() and not self.warned:
             self._warn_if_normalized(embeddings)
         learning = self.training and torch.is_grad_enabled()
-        penalty = norm_penalty(embeddings, self._radius(embeddings, learning), self.relative)
-        return self.eta * share * penalty
+        with torch.no_grad():
+            mean, weight = self._mean_norm(embeddings, learning)
+        penalty = norm_penalty(embeddings, self._radius(embeddings, mean, learning), self.relative)
+        return self.eta * share * weight * penalty
 
     def eta_at(self, progress: float) -> float:
         return self.eta * float(risen(progress, self.ramp))
@@ -156,24 +158,23 @@ class SEC(Constraint):
         words = ("eta", "radius", "rho", "relative", "ramp", "sync")
         return ", ".join(f"{word}={getattr(self, word)!r}" for word in words)
 
-    def _radius(self, embeddings: Tensor, learning: bool) -> Tensor | float:
+    def _radius(self, embeddings: Tensor, mean: Tensor, learning: bool) -> Tensor | float:
         if isinstance(self.radius, float):
             return self.radius
+        if self.radius == "batch":
+            return mean
         with torch.no_grad():
-            if self.radius == "batch":
-                return self._mean_norm(embeddings, learning)
-            radius = self._kept_radius(embeddings, learning and not _in_backward())
+            radius = self._kept_radius(embeddings, mean, learning and not _in_backward())
         if self.radius == "learned":
             learned = self.learned_radius * 1  # a copy, as the parameter may change before the backward pass
             radius = torch.where(learned.isnan(), radius, learned.to(radius.dtype))
         return radius
 
-    def _kept_radius(self, embeddings: Tensor, updating: bool) -> Tensor:
+    def _kept_radius(self, embeddings: Tensor, mean: Tensor, updating: bool) -> Tensor:
         """The radius that is kept, moved by this batch if it is `updating`."""
         kept = self.learned_radius if self.radius == "learned" else self.running_radius
         if updating and transformed(embeddings):
             raise Unsupported(f"SEC(radius={self.radius!r})", "torch.func while training", "call sec.eval() first")
-        mean = self._mean_norm(embeddings, updating)
         running = kept.to(mean.dtype)
         rho = self.rho if self.radius == "ema" else 0.0
         first = torch.where(mean > 0, mean, running)  # a batch of zeros is no beginning
@@ -184,16 +185,18 @@ class SEC(Constraint):
             running = updated
         return torch.where(running.isnan(), mean, running)
 
-    def _mean_norm(self, embeddings: Tensor, over_ranks: bool) -> Tensor:
+    def _mean_norm(self, embeddings: Tensor, over_ranks: bool) -> tuple[Tensor, Tensor | float]:
+        """The mean norm, and what makes DDP's mean of the ranks' penalties that of all rows: 1 where all have as many.
+        """
         lengths = sphere.norms(embeddings.detach())  # which forward-mode autograd wants, too
         over_ranks = over_ranks and self.sync and dist.is_available() and dist.is_initialized()
         if not over_ranks or dist.get_world_size() == 1:
-            return lengths.mean()
+            return lengths.mean(), 1.0
         if transformed(embeddings):
             raise Unsupported("SEC over several ranks", "torch.func while training", "use SEC(sync=False)")
         total = torch.stack([lengths.sum(), lengths.new_full((), len(lengths))])
         dist.all_reduce(total)
-        return total[0] / total[1]
+        return total[0] / total[1], len(lengths) * dist.get_world_size() / total[1]
 
     @torch.no_grad()
     def _warn_if_normalized(self, embeddings: Tensor) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from isosphere import distributed, files, locks
 from isosphere.errors import Held
+from isosphere.runs import RECIPE, SNAPSHOTS
 
 LOCK = ".lock"
 
@@ -33,7 +34,13 @@ def _hold(folder: Path, stack: ExitStack) -> list[str]:
             stack.enter_context(locks.hold(folder / LOCK))
     except Held as error:
         raise Held(str(folder), error.holder) from None
-    return sorted(entry.name for entry in folder.iterdir() if not entry.name.startswith(LOCK))
+    left = files.leftovers(folder) + files.leftovers(folder / SNAPSHOTS)
+    ours = {path.name for path in left}
+    names = sorted(path.name for path in folder.iterdir() if not path.name.startswith(LOCK) and path.name not in ours)
+    if not names or RECIPE in names:  # a run's folder, where nobody else writes
+        for path in left:
+            path.unlink()
+    return names
 
 
 @contextmanager

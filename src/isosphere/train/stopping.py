@@ -72,7 +72,10 @@ def _either(remedies: list[str]) -> str:
 
 @contextlib.contextmanager
 def signals() -> Iterator[list[int]]:
-    """Collect Ctrl-C and SIGTERM while training; the second one acts at once."""
+    """Collect Ctrl-C, SIGTERM and SIGHUP while training; the second one acts at once.
+
+    A SIGHUP that is ignored, as under nohup, stays so.
+    """
     caught: list[int] = []
 
     def remember(number: int, frame: object) -> None:
@@ -85,6 +88,9 @@ def signals() -> Iterator[list[int]]:
         yield caught  # Python lets only the main thread handle signals
         return
     before = {number: signal.signal(number, remember) for number in (signal.SIGINT, signal.SIGTERM)}
+    hangup = getattr(signal, "SIGHUP", None)  # Windows has none
+    if hangup is not None and signal.getsignal(hangup) != signal.SIG_IGN:
+        before[hangup] = signal.signal(hangup, remember)
     if hasattr(signal, "SIGCHLD"):  # torch's handler for loaders would raise in the middle of a step
         before[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     try:
