@@ -69,18 +69,19 @@ def test_the_nearest_is_that_of_a_loop(monkeypatch):
     others = bits[generator.integers(0, 40, 70)].copy()
     for row in others:  # from none to 19 bits of each are turned
         row[generator.permutation(BITS)[: generator.integers(0, 20)]] ^= 1
-    bits[0] = 0
-    bits[0, :9] = others[0, :9] = 1
-    others[0, 9:] = 0
+    bits[0], others[0] = 0, 0
+    bits[0, :9] = others[0, :9] = 1  # one that says little
+    bits[1], others[1] = 0, 0
+    bits[1, :7] = others[1, :7] = 1  # and one that says nothing
     packed = [torch.from_numpy(np.packbits(one, axis=1).view("<i8").copy()) for one in (bits, others)]
     wanted = {}
     for number, one in enumerate(bits):
         distances = (one != others).sum(1)
         rare = np.minimum(one.sum(), BITS - one.sum()), np.minimum(others.sum(1), BITS - others.sum(1))
         limits = np.minimum(NEAR, np.minimum(*rare) // 5)
-        near = np.flatnonzero((distances <= limits) & (np.minimum(*rare) >= NEAR))
+        near = np.flatnonzero((distances <= limits) & (np.minimum(*rare) > NEAR))
         if len(near):
             wanted[number] = near[distances[near].argmin()]
-    monkeypatch.setattr("isosphere.data.looks.BLOCK", 7)
-    assert alike(*packed) == wanted and 10 < len(wanted) < 40 and wanted[0] == 0
+    monkeypatch.setattr("isosphere.data.looks.PAIRS", 7)
+    assert alike(*packed) == wanted and 10 < len(wanted) < 40 and wanted[0] == 0 and 1 not in wanted
     assert alike(packed[0], packed[1][:0]) == alike(packed[0][:0], packed[1]) == {}
