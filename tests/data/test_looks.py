@@ -7,8 +7,12 @@ import pytest
 import torch
 from PIL import Image
 
+from isosphere.data.cache import cached
 from isosphere.data.decoding import in_memory
+from isosphere.data.fits import Stored
+from isosphere.data.images import ImageSet
 from isosphere.data.looks import BITS, NEAR, alike, look
+from isosphere.data.readable import readable_images
 from isosphere.data.rendered import rendered
 
 
@@ -49,6 +53,19 @@ def test_a_cropped_or_mirrored_image_is_another():
     ours = torch.stack([look(in_memory(photo(seed))) for seed in range(10)])
     for change in (lambda image: image.crop((40, 30, 200, 150)), lambda image: image.transpose(Image.FLIP_LEFT_RIGHT)):
         assert alike(torch.stack([look(in_memory(change(photo(seed)))) for seed in range(10)]), ours) == {}
+
+
+@pytest.mark.parametrize("fit", ["crop", "pad"])
+def test_a_cache_keeps_the_looks_of_its_files_whatever_it_stores(tmp_path, fit):
+    (tmp_path / "photos").mkdir()
+    for seed in range(5):
+        photo(seed, 40 + 7 * seed, 60).save(tmp_path / "photos" / f"{seed}.png")
+    images = ImageSet.flat(tmp_path / "photos")
+    wanted = torch.stack([look(images[index]) for index in range(5)])
+    for _ in range(2):  # made, then found
+        held = cached(images, Stored.of((24, 16), 16, fit), tmp_path / "photos", str(tmp_path / "cache"))
+        assert torch.equal(held.looks, wanted) and torch.equal(held.subset([3, 1]).looks, wanted[[3, 1]])
+    assert torch.equal(readable_images(images).looks, wanted) and torch.equal(images.subset([4]).looks, wanted[[4]])
 
 
 def test_plain_images_are_like_none():
