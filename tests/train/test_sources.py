@@ -1,6 +1,7 @@
 """Own images with labels and cameras in their names: trained, measured by their groups, shown, and split again."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,9 +10,14 @@ from PIL import Image
 
 from commands import isosphere, refusal
 from isosphere import inference, runs
-from isosphere.errors import NoMatch, Option
+from isosphere.data.images import open_images
+from isosphere.data.readable import readable_images
+from isosphere.data.split import split_classes
+from isosphere.errors import CopiesWarning, NearCopiesWarning, NoMatch, Option
 from isosphere.metrics import ranking_metrics, retrieval_metrics
 from isosphere.report.retrievals import findable, nearest
+from isosphere.train.overlap import copies
+from raised import warned
 from tiny import PHOTOS
 
 NAMES = ["--data.label_regex", r"^(\d+)_", "--data.group_regex", r"c(\d)"]
@@ -93,3 +99,39 @@ def test_tall_images_train_and_are_embedded_as_they_are_tested(persons, tmp_path
 def test_a_pattern_without_a_match_is_one_line(persons, tmp_path):
     error = refusal("train", persons, *PHOTOS.split(), "--data.label_regex", "person(.)", folder=tmp_path)
     assert isinstance(error, NoMatch) and error.option == Option("data.label_regex") and error.files == 33
+
+
+@pytest.fixture(scope="module")
+def saved_again(tmp_path_factory):
+    """Eight classes of three pictures. One training picture is in test twice: saved again, and byte by byte."""
+    root = tmp_path_factory.mktemp("again")
+    generator = np.random.default_rng(1)
+    for part in ("train", "test"):
+        for name in range(4):
+            folder = root / part / f"{part}{name}"
+            folder.mkdir(parents=True)
+            for shot in range(3):
+                soft = Image.fromarray(generator.integers(0, 255, (6, 6, 3), dtype=np.uint8))
+                soft.resize((48, 40), Image.BICUBIC).save(folder / f"{shot}.png")
+    source = root / "train" / "train0" / "0.png"
+    Image.open(source).save(root / "test" / "test1" / "again.jpg", quality=60)
+    (root / "test" / "test2" / "same.png").write_bytes(source.read_bytes())
+    return root
+
+
+def test_copies_and_near_copies_across_the_split_are_noted(saved_again, tmp_path):
+    done = isosphere("train", "photos", saved_again, "--out", "run", *PHOTOS.split(), folder=tmp_path)
+    told = " ".join(done.stderr.split())
+    assert "again.jpg" in told and "same.png" in told
+    notes = json.loads((tmp_path / "run" / runs.RESULT).read_text())["notes"]
+    assert [note.split()[0] for note in notes] == ["1", "1"] and "byte" in notes[0] and "look" in notes[1]
+
+
+def test_near_copies_are_warned_of_by_type(saved_again):
+    images = readable_images(open_images(str(saved_again)))
+    train, test = split_classes(images)
+    with warned({CopiesWarning: 1, NearCopiesWarning: 1}) as caught:
+        assert len(copies(train, [test])) == 2
+    near = next(one.message for one in caught if isinstance(one.message, NearCopiesWarning))
+    assert [Path(name).name for name in near.names] == ["again.jpg"]
+    assert copies(train, [train]) == () and copies(test, [train.of_classes([1, 2, 3])]) == ()

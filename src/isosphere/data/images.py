@@ -87,7 +87,7 @@ def viewed(found: list[Tensor], view: Seen | None, numbers: Tensor | None = None
     return view(torch.stack(found), numbers)  # images of one size are seen at once, which is quicker and the same
 
 
-MARKS = ("tested", "validates", "is_query", "groups")
+MARKS = ("tested", "validates", "is_query", "groups", "looks")
 """What a source may say of each image, besides its class."""
 Set = TypeVar("Set", bound="LabeledImages")
 
@@ -104,6 +104,8 @@ class LabeledImages(ABC):
     """Which images ask, bool (N,), where the source says so."""
     groups: Tensor | None = None
     """A number of each image's group, long (N,), where it has one."""
+    looks: Tensor | None = None
+    """What each image looks like, int64 (N, 2), once all were decoded: `looks.py` finds near copies by it."""
 
     def __init__(self, labels: Tensor, classes: Sequence[str]) -> None:
         self.labels, self.classes = labels, list(classes)

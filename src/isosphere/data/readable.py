@@ -5,27 +5,38 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+import torch
+
 from isosphere.errors import InputError, Option, UnreadableImage, UnreadableImages, UnreadableImagesWarning
 
-from .images import Images
+from .images import Images, LabeledImages
 from .lists import some
+from .looks import WORDS, look
 
 Source = TypeVar("Source", bound=Images)
 
 
 def check_images(image_set: Images, workers: int = 8) -> dict[int, UnreadableImage]:
-    """Decode every file in parallel behind a progress bar. Failures are by index; pixels in memory have none."""
+    """Decode every file in parallel behind a progress bar. Failures are by index; pixels in memory have none.
+
+    A set of ours has `looks` from then on.
+    """
     from rich.progress import track
 
     def failure(index: int) -> UnreadableImage | None:
         try:
-            image_set[index]
+            image = image_set[index]
         except UnreadableImage as error:
             return error
+        if isinstance(image_set, LabeledImages):
+            looks[index] = look(image)
         return None
 
     if image_set.device is not None:
         return {}
+    looks = torch.zeros(len(image_set), WORDS, dtype=torch.int64)
+    if isinstance(image_set, LabeledImages):
+        image_set.looks = looks
     with ThreadPoolExecutor(workers) as pool:  # threads are enough: PIL decodes without the interpreter's lock
         found = track(pool.map(failure, range(len(image_set))), "checking images", len(image_set), transient=True)
         return {index: error for index, error in enumerate(found) if error is not None}

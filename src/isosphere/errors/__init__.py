@@ -97,6 +97,7 @@ from .warned import (
     DataWarning,
     LeftOutWarning,
     NamesakesWarning,
+    NearCopiesWarning,
     NotCachedWarning,
     UnreadableImagesWarning,
 )
@@ -130,6 +131,7 @@ __all__ = [
     "MissingPart",
     "MovedData",
     "NamesakesWarning",
+    "NearCopiesWarning",
     "NeedsObject",
     "NoCache",
     "NoCheckpoint",

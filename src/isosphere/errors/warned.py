@@ -28,6 +28,10 @@ class CopiesWarning(DataWarning):
     """Test images are copies of training images."""
 
 
+class NearCopiesWarning(DataWarning):
+    """Test images look nearly like training images, such as the same photograph saved again."""
+
+
 class NamesakesWarning(DataWarning):
     """People have the name of others whom a test needs to be strangers."""
 

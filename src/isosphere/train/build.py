@@ -42,7 +42,7 @@ def build_task(data: schema.Data, device: torch.device, given: Any = None) -> Ta
     task = resolve_name(data.opened_by)(data, device)
     if not data.own:
         return task
-    return replace(task, notes=noted(*task.notes, overlap.copies(task.images, task.evaluation.sets)))
+    return replace(task, notes=noted(*task.notes, *overlap.copies(task.images, task.evaluation.sets)))
 
 
 def build_batches(recipe: schema.Recipe, labels: Tensor) -> ClassBatches | ShuffledBatches:

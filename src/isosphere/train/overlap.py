@@ -2,7 +2,7 @@
 
 import os
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cache
 
 import torch
@@ -11,9 +11,11 @@ from isosphere.data.copies import copies_of
 from isosphere.data.faces import letters
 from isosphere.data.images import Images
 from isosphere.data.lists import some
+from isosphere.data.looks import alike
 from isosphere.errors import (
     CopiesWarning,
     NamesakesWarning,
+    NearCopiesWarning,
     Option,
     ProbesAmongDistractors,
     RepeatedDistractors,
@@ -86,14 +88,34 @@ def _file() -> Callable[[str], str]:
     return file
 
 
-def copies(train: Images, tests: Sequence[Images]) -> str:
-    """A note on test files that are copies of training files, also given as a warning. Empty where there are none."""
+def copies(train: Images, tests: Sequence[Images]) -> tuple[str, ...]:
+    """Notes on test images that are copies of training images, or look like one. They are given as warnings, too."""
     if any(images is train for images in tests):  # without labels the training images themselves are measured
-        return ""
-    found = copies_of(tests, train)
-    if not found:
-        return ""
-    note = f"{len(found)} test images are byte copies of training images"
-    path, other = next(iter(found.items()))
-    warnings.warn(CopiesWarning(f"{note}, e.g. {path} = {other}", len(found), (path, other)), stacklevel=3)
-    return note
+        return ()
+    found, notes = copies_of(tests, train), []
+    if found:
+        notes.append(f"{len(found)} test images are byte copies of training images")
+        path, other = next(iter(found.items()))
+        text = f"{notes[0]}, e.g. {path} = {other}"
+        warnings.warn(CopiesWarning(text, len(found), (path, other)), stacklevel=3)
+    near = _near(train, tests, found.keys())
+    if near:
+        notes.append(f"{len(near)} test images look nearly like training images")
+        text = f"{notes[-1]}: {some((f'{path} like {other}' for path, other in near.items()), 3)}"
+        text += "; if they are copies, put both into one part, by a list with a column split"
+        warnings.warn(NearCopiesWarning(text, len(near), [*near]), stacklevel=3)
+    return tuple(notes)
+
+
+def _near(train: Images, tests: Sequence[Images], known: Collection[str]) -> dict[str, str]:
+    """Test images that look like a training image, and which one; those whose files are known as copies not again."""
+    found: dict[str, str] = {}
+    theirs = getattr(train, "looks", None)
+    for images in tests:
+        ours = getattr(images, "looks", None)
+        if ours is None or theirs is None:
+            continue
+        names, others = (its.paths or [f"image {number}" for number in range(len(its))] for its in (images, train))
+        pairs = ((names[row], others[other]) for row, other in alike(ours, theirs).items())
+        found |= {name: other for name, other in pairs if name not in known}
+    return found

@@ -17,6 +17,7 @@ from torch.utils.data import Dataset
 from isosphere.errors import InputError, NoSpace
 
 from ..decoding import decode
+from ..looks import look
 from ..workers import in_workers
 from .places import NONE, make_room
 from .store import RECORD, Store
@@ -54,12 +55,13 @@ the image that a cache holds, uint8 (C, H, W)."""
 
 
 class Image(NamedTuple):
-    """Of one image: its place in the set, its size as it is stored and in the file, and a digest of the file."""
+    """Of one image: its place in the set, its size as it is stored and in the file, a digest of the file, its look."""
 
     place: int
     size: tuple[int, int]
     raw: tuple[int, int]
     digest: bytes
+    look: bytes
 
 
 class Prepared(NamedTuple):
@@ -96,7 +98,7 @@ class Chunks(Dataset):
                 failures[index] = error
                 continue
             digest = hashlib.blake2b(data, digest_size=16).digest()
-            found.append(Image(index, _size(stored), _size(image), digest))
+            found.append(Image(index, _size(stored), _size(image), digest, look(image).numpy().tobytes()))
             pixels.append(stored.permute(1, 2, 0).reshape(-1, 3))
         return Prepared(torch.cat(pixels), found, failures)
 
@@ -117,9 +119,9 @@ def fill(
             for part in in_workers(chunks, range(len(chunks)), workers, "caching images"):
                 failures |= part.failures
                 pixels, begin = part.pixels.numpy(), 0
-                for index, size, raw, digest in part.images:
+                for index, size, raw, digest, its_look in part.images:
                     end = begin + size[0] * size[1]
-                    add(names[index], stamps[index], digest, raw, pixels[begin:end].reshape(*size, 3))
+                    add(names[index], stamps[index], digest, its_look, raw, pixels[begin:end].reshape(*size, 3))
                     begin = end
     except OSError as error:
         if error.errno in FULL:

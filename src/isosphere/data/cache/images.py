@@ -82,6 +82,8 @@ class CachedSet(LabeledImages):
         super().__init__(images.labels, images.classes)
         self.images, self.stored, self.origin, self.device = images, stored, origin, device
         images.marked(self, slice(None))
+        looks = np.frombuffer(origin.records["look"].tobytes(), "<i8").reshape(len(origin.records), -1)
+        self.looks = torch.from_numpy(looks.copy())
         self.places, self.file = torch.arange(len(images)), origin.folder / PIXELS
         self.buffer, self.resident = mapped(self.file), False
         parts = (torch.from_numpy(origin.records[part].astype(np.int64)) for part in ("start", "height", "width"))

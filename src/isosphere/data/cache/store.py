@@ -26,7 +26,7 @@ import numpy as np
 
 from isosphere import files
 
-VERSION = 1
+VERSION = 2
 RECORD = np.dtype(
     [
         ("start", "<i8"),  # its first pixel in pixels.bin
@@ -38,6 +38,7 @@ RECORD = np.dtype(
         ("time", "<i8"),
         ("extra", "<u8"),  # what else it was made from, such as landmarks
         ("digest", "V16"),  # of the file's bytes
+        ("look", "V16"),  # of the file's image
         ("seed", "<u4"),  # checksum of all before and of the name
         ("crc", "<u4"),  # checksum of the pixels, which begins with the seed
     ]
@@ -157,8 +158,8 @@ class Store:
             self.sealed = True
 
     @contextmanager
-    def adding(self) -> Iterator[Callable[[bytes, np.void, bytes, tuple[int, int], np.ndarray], None]]:
-        """`add(name, stamp, digest, raw size, pixels (H, W, 3))` appends an image. A full disk takes back all."""
+    def adding(self) -> Iterator[Callable[[bytes, np.void, bytes, bytes, tuple[int, int], np.ndarray], None]]:
+        """`add(name, stamp, digest, look, raw size, pixels (H, W, 3))` appends an image. A full disk takes back all."""
         parts = [self.folder / name for name in (PIXELS, NAMES, RECORDS)]
         before, end = [part.stat().st_size for part in parts], int(self._ends().max(initial=0))
         before[0] = 3 * end
@@ -166,13 +167,15 @@ class Store:
         added: list[np.ndarray] = []
         names: list[bytes] = []
 
-        def add(name: bytes, stamp: np.void, digest: bytes, raw: tuple[int, int], pixels: np.ndarray) -> None:
+        def add(
+            name: bytes, stamp: np.void, digest: bytes, look: bytes, raw: tuple[int, int], pixels: np.ndarray
+        ) -> None:
             nonlocal end
             row = np.zeros(1, RECORD)
             row["start"], (row["height"], row["width"]) = end, pixels.shape[:2]
             row["raw_height"], row["raw_width"] = raw
             row["size"], row["time"], row["extra"] = stamp["size"], stamp["time"], stamp["extra"]
-            row["digest"] = np.void(digest)
+            row["digest"], row["look"] = np.void(digest), np.void(look)
             row["seed"] = seed_of(row[0], name)
             data = np.ascontiguousarray(pixels).data
             row["crc"] = zlib.crc32(data, int(row["seed"][0]))
@@ -209,7 +212,7 @@ class Store:
                 if whole(its, pixels[begin:end]):  # else it is decoded again
                     raw = int(its["raw_height"]), int(its["raw_width"])
                     image = np.frombuffer(pixels[begin:end], np.uint8).reshape(its["height"], its["width"], 3)
-                    add(self.names[row], its, its["digest"].tobytes(), raw, image)
+                    add(self.names[row], its, its["digest"].tobytes(), its["look"].tobytes(), raw, image)
         other.seal()
         self.folder.rename(old)
         new.rename(self.folder)
