@@ -199,3 +199,25 @@ def test_search_takes_turns_with_faiss_and_finds_the_same(monkeypatch, tmp_path,
     assert [row["name"] for row in found["approximate"]] == ["usearch", "usearch-int8"]
     assert all(row["recall"] >= 0.95 and row["reached"] for row in found["approximate"])
     assert {"faiss-cpu", "usearch", "torch"} <= found["versions"].keys()
+
+
+def test_a_start_is_timed_by_its_stages(tmp_path):
+    start = benchmark("start")
+    start.photographs(tmp_path / "images", 2000)
+    stages = start.timed(tmp_path, 1)
+    assert list(stages)[-1] == "first step" and list(stages.values()) == sorted(stages.values())
+    assert len(stages) == 4 and (tmp_path / "cache").is_dir()
+
+
+@pytest.mark.extras  # as it starts a server
+def test_a_server_under_load(tmp_path, monkeypatch):
+    serve, file = benchmark("serve"), tmp_path / "serve.json"
+    monkeypatch.setattr(serve, "NETWORKS", {"small_cnn": 32})
+    monkeypatch.setattr(serve, "PHOTOS", 12)
+    monkeypatch.setattr(sys, "argv", ["serve.py", "--repeats", "1", "--seconds", "0.6", "--json", str(file)])
+    assert serve.main() == 0
+    rows = json.loads(file.read_text())["rows"]
+    assert [row["clients"] for row in rows] == [1, 8, 64] and rows[0]["batch"] == 1 < rows[2]["batch"]
+    for row in rows:
+        assert 0 < row["model_share"] <= 1.05 and row["median_ms"] <= row["p99_ms"] and not row["failed"]
+        assert 0 < row["requests_per_second"] and 0 < row["model_alone_per_second"]

@@ -34,12 +34,12 @@ def served(folder: Path, limits: Limits) -> Iterator[Address]:
         server = Server(make_app(load_gallery(folder, "cpu"), limits, LOOPBACK), limits, ready.set)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [held]}, daemon=True)
         thread.start()
-        assert ready.wait(30)
+        assert ready.wait(60)
         try:
             yield Address(*held.getsockname())
         finally:
             server.should_exit = True
-            thread.join(20)
+            thread.join(60)
             assert not thread.is_alive()
 
 

@@ -51,7 +51,9 @@ def test_it_embeds_as_the_run_does(server, trained, photos):
     found = server.ask("/search?k=9", {"embedding": answer["embedding"]})
     assert numbers(found) == numbers(server.ask("/search?k=9", file.read_bytes()))
     parts = found.headers["Server-Timing"].split(", ")
-    assert [part.split(";")[0] for part in parts] == ["queue", "model", "search"]
+    assert [part.split(";")[0] for part in parts] == ["queue", "model", "search", "batch"]
+    alone = server.ask("/search?k=9", file.read_bytes()).headers["Server-Timing"]
+    assert alone.startswith("decode;dur=") and alone.endswith('batch;desc="1"')
 
 
 def test_neighbors_of_an_image_are_without_itself_and_of_the_labels_asked_for(server, gallery):

@@ -179,7 +179,8 @@ def _is_json(request: Request) -> bool:
 
 def _timing(job: Job) -> dict[str, str]:
     """The seconds of each part of the work, where a browser shows them."""
-    return {"Server-Timing": ", ".join(f"{name};dur={1000 * value:.2f}" for name, value in job.seconds.items())}
+    parts = [f"{name};dur={1000 * value:.2f}" for name, value in job.seconds.items()]
+    return {"Server-Timing": ", ".join([*parts, f'batch;desc="{job.together}"'])}
 
 
 async def _refused(request: Request, error: HTTPException) -> Response:

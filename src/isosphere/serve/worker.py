@@ -32,6 +32,7 @@ class Job:
     rows: list[int] = field(default_factory=list)  # what was found, best first
     scores: list[float] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)  # of each part of the work, for all of its batch
+    together: int = 0  # images that went through the model with this one
     came: float = field(default_factory=time.perf_counter)
 
 
@@ -97,7 +98,7 @@ class Worker:
             pixels = torch.stack([job.pixels for job in images if job.pixels is not None])
             found = self.gallery.model.embed_seen(pixels).cpu()
             for job, embedding in zip(images, found.split(1), strict=True):
-                job.embedding = embedding
+                job.embedding, job.together = embedding, len(images)
         middle = time.perf_counter()
         groups: dict[tuple[str, ...], list[Job]] = {}
         for job in jobs:
