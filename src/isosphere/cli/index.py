@@ -40,6 +40,7 @@ def declare(parser: Parser) -> None:
     parser.add_argument("--engine", metavar="NAME", help=engines)
     parser.add_argument("--url", help="with --engine qdrant: its address, as http://localhost:6333")
     parser.add_argument("--collection", help="with --engine qdrant: the collection; by default the gallery's name")
+    parser.set_defaults(last=False)  # a gallery is opened again with the run's best weights
     parser.device()
     parser.fields(FIELDS, lambda field: field in FIELDS)
 
