@@ -130,6 +130,7 @@ def class_folders(root: Path, counts: list[int]) -> Path:
 # ---------------------------------------------------------------- it learns
 
 
+@pytest.mark.filterwarnings("ignore::isosphere.errors.NearCopiesWarning")  # prints of one character
 def test_a_small_network_learns_characters_without_labels(tmp_path):
     """From 40 to 66 % in 12 epochs; its k-NN must beat the same network untrained by ten points."""
     from matplotlib import get_data_path
