@@ -19,6 +19,7 @@ def load(asked: Namespace, others: bool) -> "Trained":
     from isosphere import inference
     from isosphere.recipes import override
 
-    trained = inference.load(asked.run, asked.device, last=asked.last)
+    last = vars(asked).get("last", False)  # not all commands have it: a gallery is of the weights that a run keeps
+    trained = inference.load(asked.run, asked.device, last=last)
     recipe = inference.for_other_images(trained.recipe) if others else trained.recipe
     return replace(trained, recipe=override(recipe, asked.changes))

@@ -76,4 +76,4 @@ def evaluation(metrics: Mapping[str, float]) -> str:
     if not shown:
         return "None is recorded."
     lines = [f"| {one.label} | {one.shown(metrics[one.key])} |" for one in shown]
-    return "\n".join(["The last evaluation of the run:", "", "| metric | value |", "|---|---|", *lines])
+    return "\n".join(["Measured on the test images of the run:", "", "| metric | value |", "|---|---|", *lines])
