@@ -31,7 +31,7 @@ PARTS = {
     "faces-losses": faces.losses, "faces-weak": faces.weak, "faces-paper": faces.printed,
     "speed-losses": speed.losses, "speed-memory": speed.memory, "speed-steps": speed.steps, "speed-runs": speed.runs,
     "speed-metrics": speed.metrics, "speed-clusters": speed.clusters, "speed-heads": speed.heads,
-    "speed-simclr": speed.simclr, "speed-monitor": speed.monitor,
+    "speed-simclr": speed.simclr, "speed-starts": speed.starts, "speed-monitor": speed.monitor,
     "distributions": figures.distributions, "overtaken": figures.overtaken, "turns": figures.turns,
     "slopes": figures.slopes, "courses": figures.courses, "first-recalls": figures.first_recalls,
 }  # fmt: skip

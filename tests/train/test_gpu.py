@@ -8,8 +8,8 @@ import pytest
 import torch
 from PIL import Image
 
-from isosphere.data import cifar
-from isosphere.errors import Interrupted
+from isosphere.data import CachedSet, cifar
+from isosphere.errors import DamagedCacheWarning, Interrupted
 from isosphere.losses import classes
 from isosphere.losses.margins import ArcFace
 from isosphere.paper import find
@@ -238,3 +238,69 @@ def test_a_captured_simclr_run_resumes_with_its_radius_and_its_ramp(tmp_path, mo
     assert [line["step"] for line in steps[1]] == list(range(1, 21)) and steps[0][-1]["penalty"] > 0
     for wanted, found in zip(*steps, strict=True):
         assert found == pytest.approx(wanted, rel=1e-6, abs=1e-9)
+
+
+# ---------------------------------------------------------------- images of a cache
+
+PHOTOS = {
+    "model.dim": "8", "model.backbone": "small_cnn", "data.size": "16", "data.shorter": "20", "batches.size": "12",
+    "loop.steps": "8", "loop.eval_every": "8", "loop.log_every": "1", "loop.deterministic": "true",
+}  # fmt: skip
+LABELED = PHOTOS | {"batches.per_class": "3"}
+PAIRED = {"data": "Unlabeled", "batches": "Shuffled", "batches.views": "2", "loss": "NTXent", "model.head": "mlp"}
+KINDS = {"folder": ("photos-sec", LABELED), "unlabeled": ("photos-sec", PHOTOS | PAIRED)}
+
+
+def cached_run(kind, photos, place, **changes):
+    name, fields = KINDS[kind]
+    places = {"data.root": str(photos), "data.cache": str(place)}
+    return loop.prepare(find(name, fields | places | changes), torch.device("cuda"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_cached_images_live_on_the_gpu_or_go_there_batch_by_batch(kind, photos, tmp_path, monkeypatch):
+    whole = cached_run(kind, photos, tmp_path)
+    monkeypatch.setattr(CachedSet, "fits", lambda images, device: False)
+    staged = cached_run(kind, photos, tmp_path)
+    assert whole.task.images.resident and whole.task.evaluation.images.resident
+    assert not staged.task.images.resident and not staged.task.images.on_disk
+    with_files = cached_run(kind, photos, "none")
+    for one, other, plain in zip(*map(loop.training_feed, (whole, staged, with_files)), strict=True):
+        assert one.images.is_cuda and torch.equal(one.images, other.images)
+        levels = (one.images.cpu().int() - plain.images.int()).abs()
+        assert levels.max() <= 1 or (kind == "unlabeled" and levels.float().mean() < 0.5)  # colors carry it further
+    losses = []
+    for run in (whole, staged):
+        run.network.train()
+        losses.append([float(loop.train_step(run, its.images, its.labels)["loss"]) for its in loop.training_feed(run)])
+    assert losses[0] == losses[1]
+
+
+@pytest.mark.parametrize("fits", [True, False], ids=["on the GPU", "batch by batch"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_captured_step_on_cached_images(kind, fits, photos, tmp_path, monkeypatch):
+    monkeypatch.setattr(CachedSet, "fits", lambda images, device: fits)
+    run = cached_run(kind, photos, tmp_path, **{"loop.compile": "true", "loop.deterministic": "false"})
+    run.network.train()
+    try:
+        for batch in loop.training_feed(run):
+            if run.step == 6 and fits:  # compiled and captured; from here the host waits for nothing
+                torch.cuda.set_sync_debug_mode("error")
+            found = loop.train_step(run, batch.images, batch.labels)
+            run.step += 1
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert run.step == 8 and found["loss"].isfinite()
+
+
+def test_a_changed_byte_is_seen_on_the_way_to_the_gpu(photos, tmp_path):
+    images = cached_run("folder", photos, tmp_path).task.images
+    with open(images.file, "r+b") as file:
+        data = bytearray(file.read())
+        data[100] ^= 1
+        file.seek(0)
+        file.write(data)
+    with pytest.warns(DamagedCacheWarning) as warned:
+        again = cached_run("folder", photos, tmp_path).task
+    assert len(warned) == 1
+    assert torch.equal(again.images.buffer, images.buffer)
