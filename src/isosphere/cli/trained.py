@@ -19,7 +19,6 @@ def load(asked: Namespace, others: bool) -> "Trained":
     from isosphere import inference
     from isosphere.recipes import override
 
-    last = vars(asked).get("last", False)  # not all commands have it: a gallery is of the weights that a run keeps
-    trained = inference.load(asked.run, asked.device, last=last)
+    trained = inference.load(asked.run, asked.device, last=asked.last)
     recipe = inference.for_other_images(trained.recipe) if others else trained.recipe
     return replace(trained, recipe=override(recipe, asked.changes))
