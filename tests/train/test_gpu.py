@@ -1,6 +1,7 @@
 """On a GPU: a captured step is the eager step and waits for nothing, class heads are right, runs free their memory, a
 deterministic run resumes bit for bit, and SimCLR's captured one but for rounding."""
 
+import gc
 import json
 from concurrent.futures import ThreadPoolExecutor
 
@@ -9,13 +10,14 @@ import torch
 from PIL import Image
 
 from isosphere.data import CachedSet, cifar
-from isosphere.errors import DamagedCacheWarning, Interrupted
+from isosphere.errors import DamagedCacheWarning, Diverged, Interrupted, OutOfMemory
 from isosphere.losses import classes
 from isosphere.losses.margins import ArcFace
 from isosphere.paper import find
 from isosphere.recipes import override
-from isosphere.train import loop, tuning
+from isosphere.train import loop, step, tuning
 from isosphere.train.capture import CapturedStep, CompiledView
+from raised import raised
 from small_cifar import write_cifar10
 from tiny import TINY, tiny_recipe
 
@@ -304,3 +306,76 @@ def test_a_changed_byte_is_seen_on_the_way_to_the_gpu(photos, tmp_path):
         again = cached_run("folder", photos, tmp_path).task
     assert len(warned) == 1
     assert torch.equal(again.images.buffer, images.buffer)
+
+
+# ---------------------------------------------------------------- memory that runs out, and values that are not finite
+
+
+def overfull(patch, at):
+    """Ask for more memory than any GPU has in the middle of a step, after the network and its batch norm."""
+    real, calls = step.distributed.gather, []
+
+    def gather(embeddings, labels):
+        calls.append(len(calls))
+        if len(calls) == at:
+            torch.empty(2**46, dtype=torch.uint8, device="cuda")
+        return real(embeddings, labels)
+
+    patch.setattr(step.distributed, "gather", gather)
+    return calls
+
+
+@pytest.mark.parametrize("compiled", ["false", "true"])
+def test_a_full_gpu_saves_frees_its_memory_and_the_run_goes_on_bit_for_bit(compiled, tmp_path, monkeypatch):
+    """Eagerly in the middle of step 8. Captured after a resume, in the second of the steps that warm it up."""
+    changes = {"loop.deterministic": "true", "loop.compile": compiled, "model.head": "dropout_fc_bn"}
+    recipe = tiny_recipe("rendered-sec-ema", changes)
+    loop.fit(recipe, tmp_path / "whole", "cuda")
+    if compiled == "true":
+        with monkeypatch.context() as patch, pytest.raises(Interrupted):
+            patch.setattr(loop, "_asked_to_stop", lambda run, caught: run.step == 7)
+            loop.fit(recipe, tmp_path / "run", "cuda")
+    gc.collect()
+    torch.cuda.empty_cache()
+    before = torch.cuda.memory_allocated()
+    resume, at = compiled == "true", 2 if compiled == "true" else 8
+    with monkeypatch.context() as patch:
+        overfull(patch, at)
+        with raised(OutOfMemory, step=7, steps=20, saved=7, batch=24, size=12) as caught:
+            loop.fit(recipe, tmp_path / "run", "cuda", resume)
+    assert caught.value.peak > 0 and ("batches.size", 12) in caught.value.remedies
+    del caught
+    gc.collect()
+    assert torch.cuda.memory_allocated() <= before + 2**22 and torch.cuda.memory_reserved() < 2**30
+    loop.fit(recipe, tmp_path / "run", "cuda", resume=True)
+    whole, found = (torch.load(tmp_path / run / "checkpoint.pt", weights_only=True) for run in ("whole", "run"))
+    assert found["step"] == 20
+    for part in ("model", "criterion", "constraint"):
+        assert all(torch.equal(value, found[part][name]) for name, value in whole[part].items())
+
+
+@pytest.mark.parametrize("compiled", ["false", "true"])
+def test_a_nan_is_found_when_a_line_is_written_and_its_row_is_named(compiled, tmp_path, monkeypatch):
+    """Step 8 of 20 has it, and every fifth writes a line."""
+    update = loop.update
+
+    def poisoned(run, images, labels, progress):
+        with monkeypatch.context() as patch:
+            gather = step.distributed.gather
+
+            def spoiled(embeddings, its):
+                rows = torch.arange(len(embeddings), device="cuda") == 5
+                late = torch.as_tensor(progress, device="cuda") >= 7 / 20 - 1e-4
+                return gather(torch.where((rows & late)[:, None], torch.nan, embeddings), its)
+
+            patch.setattr(step.distributed, "gather", spoiled)
+            return update(run, images, labels, progress)
+
+    monkeypatch.setattr(loop, "update", poisoned)
+    monkeypatch.setattr(step, "update", poisoned)
+    recipe = tiny_recipe("rendered", {"loop.compile": compiled, "loop.log_every": 5, "loop.save_every": 0})
+    with pytest.raises(Diverged) as caught:
+        loop.fit(recipe, tmp_path / "run", "cuda")
+    assert caught.value.step == 8 and "row 5" in caught.value.reason
+    lines = map(json.loads, (tmp_path / "run" / "metrics.jsonl").open())
+    assert max(line["step"] for line in lines) == 5, "found at step 10, before its line"

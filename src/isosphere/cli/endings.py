@@ -20,7 +20,12 @@ def code_of(error: BaseException) -> int | None:
         return 130
     if isinstance(error, PATHS):
         return 2
-    return 1 if isinstance(error, OSError) else None
+    return 1 if isinstance(error, OSError) or _lacks_memory(error) else None
+
+
+def _lacks_memory(error: BaseException) -> bool:
+    """Whether a GPU is full, without importing torch."""
+    return type(error).__name__ == "OutOfMemoryError" and type(error).__module__.startswith("torch")
 
 
 def words_of(error: BaseException) -> str:
@@ -29,6 +34,8 @@ def words_of(error: BaseException) -> str:
         return "interrupted"
     if isinstance(error, OSError) and not isinstance(error, errors.IsosphereError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
+    if _lacks_memory(error):
+        return f"the GPU is out of memory: {str(error).partition('. GPU')[0]}; free it, or use --device cpu"
     return errors.words(error, errors.as_flag)
 
 

@@ -88,7 +88,7 @@ from .runs import (
     RunExists,
     UnfinishedRun,
 )
-from .train import Diverged, Halted, Interrupted, Stopped
+from .train import Diverged, Halted, Interrupted, OutOfMemory, Stopped
 from .usage import BadUsage, UnknownOption
 from .warned import (
     CopiesWarning,
@@ -170,6 +170,7 @@ __all__ = [
     "OtherRecipe",
     "OtherSource",
     "OtherVersion",
+    "OutOfMemory",
     "ProbesAmongDistractors",
     "RepeatedDistractors",
     "RunError",

@@ -147,7 +147,7 @@ class DiskFull(RunError, OSError):
     @property
     def reason(self) -> str:
         """Without the file."""
-        return f"the disk is full, it needs {self.needed:,} bytes or more and has {self.free:,}"
+        return f"the disk is full, it needs {in_bytes(self.needed)} or more and has {in_bytes(self.free)}"
 
 
 @dataclass(eq=False)

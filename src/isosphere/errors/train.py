@@ -37,6 +37,30 @@ class Halted(RunError):
 
 
 @dataclass(eq=False)
+class OutOfMemory(RunError):
+    """A GPU too small for a batch of images of `size` pixels a side; `peak` is in bytes, `saved` as in `Halted`."""
+
+    step: int
+    steps: int
+    saved: int
+    batch: int
+    size: int | str
+    peak: int
+    folder: Any
+    remedies: tuple[Option, ...]
+    resume: Option = Option("resume")
+
+    @property
+    def text(self) -> str:
+        """With the way on, where there is a checkpoint."""
+        on = "free the GPU and go on with {resume} {folder} from step {saved}, or " if self.saved else ""
+        return (
+            "the GPU is out of memory after step {step} of {steps}: {batch} images of {size} pixels a side took "
+            f"{self.peak / 2**30:.1f} GiB; {on}begin anew with {{remedies}}"
+        )
+
+
+@dataclass(eq=False)
 class Interrupted(RunError):
     """Training was asked to stop by a signal, and saved."""
 

@@ -37,6 +37,7 @@ class CapturedStep:
     def __init__(self, update: Update, modules: list[torch.nn.Module], optimizer: torch.optim.Optimizer):
         self.update, self.modules, self.optimizer = update, modules, optimizer
         self.graph: torch.cuda.CUDAGraph | None = None
+        self.found: dict[str, Tensor] = {}
 
     def __call__(self, run: Any, images: Tensor, labels: Tensor, progress: float) -> dict[str, Tensor]:
         if self.graph is None:
@@ -47,6 +48,12 @@ class CapturedStep:
         self.graph.replay()
         return self.found
 
+    def forget(self) -> None:
+        """Give back the graph and its memory; the next call captures again."""
+        self.graph, self.found = None, {}
+        for name in ("images", "labels", "progress"):
+            self.__dict__.pop(name, None)
+
     def _capture(self, run: Any, images: Tensor, labels: Tensor) -> torch.cuda.CUDAGraph:
         self.images, self.labels = images.cuda().clone(), labels.cuda().clone()
         self.progress = torch.zeros((), device="cuda")
@@ -55,17 +62,19 @@ class CapturedStep:
         random = torch.cuda.get_rng_state()
         side = _side_stream(torch.cuda.current_device())
         side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            for _ in range(3):
-                self.update(run, self.images, self.labels, self.progress)
-        torch.cuda.current_stream().wait_stream(side)
-        for module, values in zip(self.modules, before, strict=True):
-            module.load_state_dict(values)
-        for parameter, values in self.optimizer.state.items():
-            for name, value in values.items():
-                value.copy_(moments[parameter][name]) if parameter in moments else value.zero_()
-        torch.cuda.set_rng_state(random)
-        self.optimizer.zero_grad(set_to_none=True)
+        try:
+            with torch.cuda.stream(side):
+                for _ in range(3):
+                    self.update(run, self.images, self.labels, self.progress)
+        finally:  # also where memory ran out
+            torch.cuda.current_stream().wait_stream(side)
+            for module, values in zip(self.modules, before, strict=True):
+                module.load_state_dict(values)
+            for parameter, values in self.optimizer.state.items():
+                for name, value in values.items():
+                    value.copy_(moments[parameter][name]) if parameter in moments else value.zero_()
+            torch.cuda.set_rng_state(random)
+            self.optimizer.zero_grad(set_to_none=True)
         graph = torch.cuda.CUDAGraph()
         # Other threads, such as a loader's that pins memory, may use the device meanwhile.
         with torch.cuda.graph(graph, stream=side, capture_error_mode="thread_local"):

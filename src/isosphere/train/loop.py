@@ -28,6 +28,7 @@ from isosphere.train.folder import claimed, held
 from isosphere.train.journal import Journal
 from isosphere.train.loggers import Logger
 from isosphere.train.measuring import embedder, evaluate, on_the_way, snapshot, test
+from isosphere.train.memory import Undo, enough_memory
 from isosphere.train.overlap import kind_of
 from isosphere.train.saving import save, saved_first, stop_if_not_finite
 from isosphere.train.step import Run, repeatable, train_step, update
@@ -152,7 +153,7 @@ def prepare(
     optimizer = build.build_optimizer(recipe, model, criterion, constraint, captured)
     loop, bad_step = build.in_steps(recipe.loop, batches), torch.tensor(-1, device=device)
     run = Run(recipe, device, loop, task, batches, model, network, criterion, constraint, optimizer, bad_step, opened)
-    run.watch = watching(recipe, task)
+    run.watch, run.bad_row = watching(recipe, task), bad_step.clone()
     if captured:
         run.task = build.for_capture(task)
         run.captured = CapturedStep(update, [model, criterion, constraint], optimizer)
@@ -171,7 +172,8 @@ def train(run: Run, folder: Path, resume: bool = False, loggers: Sequence[Logger
         journal.split(task.parts)
         kept = loop.save_every or run.step  # one that was taken up has a checkpoint, which must not stay behind
         if run.step == 0:
-            _begin(run, journal)
+            with enough_memory(run, journal):
+                _begin(run, journal)
         run.network.train()
         if run.step:
             _catch_up(run, journal)
@@ -181,8 +183,10 @@ def train(run: Run, folder: Path, resume: bool = False, loggers: Sequence[Logger
 
         # ---- the steps that are left, with all that comes between them
         between = partial(saved_first, run, journal)
+        undo = Undo(run) if run.device.type == "cuda" and run.captured is None else None
         for batch in _fed(run, between):
-            found = train_step(run, batch.images, batch.labels)
+            with enough_memory(run, journal, undo):
+                found = train_step(run, batch.images, batch.labels)
             run.step += 1
             with between():
                 _log(run, journal, episodes, found)

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from isosphere import distributed, runs, terminal
-from isosphere.errors import Diverged, Halted, Interrupted, IsosphereError, NotSaved
+from isosphere.errors import Diverged, Halted, Interrupted, IsosphereError, NotSaved, OutOfMemory
 from isosphere.train import state
 from isosphere.train.journal import Journal
+from isosphere.train.memory import enough_memory
 from isosphere.train.stopping import stop_diverged
 
 if TYPE_CHECKING:
     from isosphere.train.step import Run
 
-AS_THEY_ARE = (Diverged, Interrupted, NotSaved)
+AS_THEY_ARE = (Diverged, Interrupted, NotSaved, OutOfMemory)
 """Errors after which there is nothing to save, or no way to."""
 EXPECTED = (IsosphereError, OSError, MemoryError)
 """Errors that are one line. Others are bugs, and keep their traceback."""
@@ -28,7 +29,8 @@ def saved_first(run: "Run", journal: Journal) -> Iterator[None]:
     One rank of several cannot save, since the others wait for its next step.
     """
     try:
-        yield
+        with enough_memory(run, journal):
+            yield
     except AS_THEY_ARE:
         raise
     except Exception as error:
@@ -60,5 +62,14 @@ def save(run: "Run", journal: Journal, found: dict[str, Tensor]) -> None:
 
 def stop_if_not_finite(run: "Run", found: dict[str, Tensor]) -> None:
     """Stop where a loss was not finite; this waits for a GPU."""
-    if int(run.bad_step) >= 0:
-        stop_diverged(run, int(run.bad_step), "the loss is not finite", found)
+    step, row = int(run.bad_step), int(run.bad_row)
+    if step < 0:
+        return
+    reason = "the loss is not finite"
+    if row >= 0:
+        reason += f", nor is row {row} of its embeddings"
+        indices = run.batches.indices(step - 1)
+        if distributed.world() == 1 and row < len(indices):  # with several ranks the row may be another's
+            index, paths = int(indices[row]), run.task.images.paths
+            reason += f", image {index}" + (f" ({paths[index]})" if paths else "")
+    stop_diverged(run, step, reason, found)

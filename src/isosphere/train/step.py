@@ -28,6 +28,8 @@ from isosphere.train.task import Task
 from isosphere.train.waking import wake
 from isosphere.train.watch import Watch
 
+BAD_ROW = "bad_row"
+
 
 @dataclass
 class Run:
@@ -46,6 +48,7 @@ class Run:
     bad_step: Tensor  # the first step with a non-finite loss, else -1; on the device
     opened: Task  # before validation images were held out of it
     step: int = 0
+    bad_row: Tensor = field(default_factory=lambda: torch.tensor(-1))  # the first embedding of it that is not finite
     saved: int = 0  # the step of the checkpoint
     seconds: float = 0.0  # spent before the last resume
     started: float = field(default_factory=time.monotonic)
@@ -82,11 +85,12 @@ def train_step(run: Run, images: Tensor, labels: Tensor) -> dict[str, Tensor]:
         drawn = uniforms(run.recipe.seed, run.step, positions, run.augmentation.draws, AFTER_VIEWS)
         images = run.augmentation(images, drawn)
     work = update if run.captured is None else run.captured
-    found = work(run, images, labels, progress)
+    found = dict(work(run, images, labels, progress))
     if run.average is not None:
         update_average(run.average, run.model, run.recipe.loop.average, run.step + 1)
     first_bad = (run.bad_step < 0) & ~found["loss"].isfinite()
     run.bad_step = torch.where(first_bad, run.step + 1, run.bad_step)
+    run.bad_row = torch.where(first_bad, found.pop(BAD_ROW), run.bad_row)
     return found
 
 
@@ -125,6 +129,8 @@ def update(run: Run, images: Tensor, labels: Tensor, progress: Tensor | float) -
         gradient = gradient - held.grad
     record, lr = norm_record(embeddings, gradient), run.optimizer.param_groups[0]["lr"]
     (figures,) = norm_figures(record.unsqueeze(0), lr, proxy_power(run.optimizer))
+    broken = ~record[0].isfinite()
+    values[BAD_ROW] = torch.where(broken.any(), broken.int().argmax(), -1)
     return values | dict(zip(FIGURES, figures.unbind(), strict=True))
 
 

@@ -20,9 +20,17 @@ from caches import opened, photographs, stored_of
 from isosphere import locks
 from isosphere.data import CachedSet, ImageSet, workers
 from isosphere.data.cache import cached, filling, opening, places
-from isosphere.data.cache.store import RECORD, manifest
+from isosphere.data.cache.store import RECORD, Store, manifest
 from isosphere.data.fits import Stored
-from isosphere.errors import NoCache, NoSpace, NotCachedWarning, Option, UnreadableImages, UnreadableImagesWarning
+from isosphere.errors import (
+    DiskFull,
+    NoCache,
+    NoSpace,
+    NotCachedWarning,
+    Option,
+    UnreadableImages,
+    UnreadableImagesWarning,
+)
 from raised import raised
 
 
@@ -357,3 +365,18 @@ def test_a_disk_that_becomes_full_takes_nothing_that_was_there(folder: Path, pla
     images = ImageSet.folder(folder)
     assert is_right(opened(images, place), images) and len(decoded) == 6
     assert manifest(files_of(place))["count"] == 10
+
+
+def test_a_disk_that_is_full_when_a_cache_is_sealed_leaves_it_out(folder: Path, place: Path, monkeypatch) -> None:
+    """Its pixels fit, its manifest does not."""
+
+    def full(*_: object) -> None:
+        raise DiskFull("manifest.json", 500, 20)
+
+    monkeypatch.setattr(Store, "seal", full)
+    images = ImageSet.folder(folder)
+    with raised(NoSpace, place=str(place), needed=500, free=20):
+        cached(images, Stored(32), folder, str(place))
+    monkeypatch.setenv("ISOSPHERE_CACHE", str(place))
+    with pytest.warns(NotCachedWarning):
+        assert cached(images, Stored(32), folder) is images

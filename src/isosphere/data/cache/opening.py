@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from isosphere import locks, terminal
-from isosphere.errors import Held, InputError, IsosphereError, NoCache, NoSpace, NotCachedWarning
+from isosphere.errors import DiskFull, Held, InputError, IsosphereError, NoCache, NoSpace, NotCachedWarning
 
 from ..images import ImageSet
 from ..readable import readable_images, without
@@ -104,6 +104,8 @@ def opened(
                 rows = store.find(names, stamps)
             store.seal()
             use = Use(folder)
+    except DiskFull as error:
+        raise NoSpace(str(place), error.needed, error.free, "the disk is full", NONE) from error
     except OSError as error:
         if isinstance(error, IsosphereError):
             raise
