@@ -241,11 +241,11 @@ def test_landmarks_outside_of_their_image_are_named(people: ImageSet, workers: i
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_unreadable_images_are_counted_and_people_without_any_named(people: ImageSet, workers: int) -> None:
-    for path in people.paths[10:20] + people.paths[65:66]:
+    for path in [*people.paths[10:20], people.paths[65]]:
         Path(path).write_bytes(b"nothing")
     with raised(UnreadableImages, total=70, lost=("002",), remedies=()) as caught:
         framed(people, workers=workers)
-    assert [failure.path for failure in caught.value.failures] == people.paths[10:20] + people.paths[65:66]
+    assert [failure.path for failure in caught.value.failures] == [*people.paths[10:20], people.paths[65]]
 
 
 def test_missing_fiducials_are_named(people: ImageSet, tmp_path: Path) -> None:

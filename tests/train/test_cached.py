@@ -68,7 +68,7 @@ def trained(recipe: schema.Recipe, folder: Path) -> dict[str, Any]:
 
 KINDS = {
     "folder": {}, "folder, with workers": {"loop__workers": "2"}, "list": {}, "unlabeled": {},
-    "benchmark": {}, "held-out classes": {"data__held_out": "40"},
+    "benchmark": {}, "held-out classes": {"validation__held_out": "40", "validation__only": "true"},
 }  # fmt: skip
 
 

@@ -454,7 +454,7 @@ def same_end(folder: Path, whole: Path) -> None:
 def photo_recipe(photos: Path, changes: dict[str, object] | None = None) -> schema.Recipe:
     fields = {"data.root": photos, "data.size": 16, "data.shorter": 20, "model.dim": 16, "batches.size": 12,
               "batches.per_class": 3, "loop.steps": 8, "loop.log_every": 1, "loop.save_every": 3, "loop.eval_every": 5,
-              "loop.snapshot_every": 5, "loop.workers": 0, "data.cache": "none"}  # fmt: skip
+              "loop.snapshot_every": 5, "loop.workers": 0, "data.cache": "none", "data.seed": "none"}  # fmt: skip
     return find("photos-sec", {key: str(value) for key, value in (fields | (changes or {})).items()})
 
 
