@@ -5,7 +5,7 @@
   isosphere train ./my_photos --model.backbone resnet50 --model.weights resnet50.pth --model.freeze_bn true
   isosphere train rendered-sec --loss ArcFace --constraint.eta 0.5 --seed 1
   isosphere train photos ./my_photos --loss my_module:my_loss --model my_module:Net
-  isosphere train --resume runs/my_photos-sec-seed0
+  isosphere train --resume runs/my_photos-seed0
   torchrun --nproc-per-node 2 -m isosphere train ./my_photos
 
 Images are a folder of class folders, or a CSV or Parquet file with the columns path and label. Labels may be
