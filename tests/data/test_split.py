@@ -58,6 +58,8 @@ def test_split_by_images_takes_a_share_of_each_class_at_random(fraction, apart):
                           by="images") for seed in (0, 0, 1)]  # fmt: skip
     held = [set(test.paths) for _, test in both]
     assert held[0] == held[1] != held[2] and not held[0] & set(both[0][0].paths)
+    train, test = split_classes(images, fraction, None, by="images")
+    assert torch.bincount(test.labels).tolist() == [apart] * 4 and len(train) == 40 - 4 * apart
     with raised(BadArgument, name=Option("data.train_fraction")):
         split_classes(pixel_set(4, 3), 0.5, 0, by="images")  # two of three cannot be set apart
 

@@ -23,7 +23,7 @@ def by_rule(root: str, changes: Mapping[str, Any], device: str = "auto") -> rule
     """The recipe by rule for the images in a place, with fields changed; what is changed is a fact for the rules."""
     changes, plain = dict(changes), schema.Folder(root=root)
     facts = gathered(root, changes, device)
-    recipe = options.override(rules.choose(facts, plain).recipe, changes)
+    recipe = options.override(rules.choose(facts, plain).recipe, {"data.root": root} | changes)
     return rules.Chosen(recipe, rules.explained(facts, recipe, changes))
 
 
