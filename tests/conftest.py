@@ -45,7 +45,7 @@ def trained(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     from tiny import PHOTOS
 
     folder = tmp_path_factory.mktemp("walk")
-    done = isosphere("train", photos, "--out", "run", "--seed", "3", *PHOTOS.split(), folder=folder)
+    done = isosphere("train", "photos-sec", photos, "--out", "run", "--seed", "3", *PHOTOS.split(), folder=folder)
     assert "run folder: run" in done.stdout and "R@1" in done.stdout
     return folder / "run"
 

@@ -123,7 +123,7 @@ OURS += [Path("guides", f"{name}.md") for name in ("own_images", "from_pml")]
 def test_the_python_of_a_page_runs(page, trained, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "runs").mkdir()
-    (tmp_path / "runs" / "my_photos-sec-seed0").symlink_to(trained)
+    (tmp_path / "runs" / "my_photos-seed0").symlink_to(trained)
     for name in "ab":
         Image.new("RGB", (30, 24)).save(f"{name}.jpg")
     names = some_names()

@@ -33,7 +33,7 @@ ALLOWED = {
     "models": {"errors", "models", "tensor_files"},
     "recipes": {"recipes"},
     "functional": {"losses", "sphere"},
-    "front": {"distributed", "inference", "recipes", "runs", "sphere", "train"},
+    "front": {"distributed", "inference", "recipes", "runs", "sphere", "terminal", "train"},
     "terminal": set(),
     "gallery": {"data", "distributed", "gallery", "inference", "metrics", "recipes", "report", "runs"},
     "inference": {

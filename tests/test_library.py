@@ -176,7 +176,7 @@ def test_a_run_can_be_taken_elsewhere(tmp_path, monkeypatch):
     recipe = tiny_recipe(changes={"loop.steps": 2, "loop.eval_every": 2})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # alarms
-        train(prepare(recipe, torch.device("cpu")), Path("runs/my_photos-sec-seed0"))
+        train(prepare(recipe, torch.device("cpu")), Path("runs/my_photos-seed0"))
     names: dict[str, Any] = {"isosphere": isosphere, "torch": torch}
     exec(EXPORT, names)
     program, copy = torch.export.load("model.pt2").module(), names["copy"].eval()

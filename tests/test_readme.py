@@ -81,12 +81,13 @@ def test_commands_can_be_typed_and_name_recipes_and_fields_that_there_are(path):
         elif words[0] != "train" or asked.resume:
             continue
         else:
-            name = "photos-sec" if asked.what.startswith("./") else asked.what
+            name = "photos" if asked.what.startswith("./") else asked.what
         options.override(ALL[name], asked.changes)
 
 
-SMALL = [*PHOTOS.split(), "--loop.steps", "1", "--loop.workers", "0"]
-OTHERS = ("demo", "--model.", "serve")  # tested elsewhere, or with weights that are not here, or without an end
+SMALL = [*PHOTOS.split(), "--batches.size", "6", "--loop.steps", "1", "--loop.workers", "0"]
+OTHERS = ("demo", "--model.", "serve", "./shots", "./persons", "./Market-1501")
+"""Tested elsewhere, or with weights or images that are not here, or without an end."""
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/start/first_run.md", "docs/guides/own_images.md"])
@@ -95,7 +96,7 @@ def test_the_commands_for_own_images_run(page, photos, trained, tmp_path):
         shutil.copytree(photos, tmp_path / name)  # a link would be called as what it leads to
     shutil.copy(photos / "class3" / "1.png", tmp_path / "photo.jpg")
     if page.endswith("own_images.md"):  # it begins with the split of a run that is there
-        shutil.copytree(trained, tmp_path / "runs" / "my_photos-sec-seed0", ignore=shutil.ignore_patterns(".lock*"))
+        shutil.copytree(trained, tmp_path / "runs" / "my_photos-seed0", ignore=shutil.ignore_patterns(".lock*"))
     found = [its for its in commands(ROOT / page, prose=False) if not any(word.startswith(OTHERS) for word in its)]
     for words in found:
         small = SMALL if words[0] == "train" and "--resume" not in words else []

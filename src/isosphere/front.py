@@ -7,9 +7,9 @@ from typing import Any
 
 from torch import nn
 
-from isosphere import distributed, inference, recipes, runs
+from isosphere import distributed, inference, recipes, runs, terminal
 from isosphere.errors import BadArgument, UnfinishedRun
-from isosphere.recipes import labels, options, own, schema
+from isosphere.recipes import labels, options, own, rules, schema
 from isosphere.recipes.checks import Checked
 from isosphere.recipes.own import NO_OBJECTS, PARTS, Objects
 from isosphere.train.loggers import Logger
@@ -78,7 +78,7 @@ def fit(
     It can also be a dict of fields, as in `model={"backbone": net, "head": "bn_fc"}`.
 
     Args:
-        recipe: A name that `isosphere recipes` lists, or a `Recipe`.
+        recipe: A name that `isosphere recipes` lists, or a `Recipe`. Or the place of images, for a recipe by rule.
             The other arguments replace its parts.
 
         data: A folder of class folders, a CSV, or a map-style dataset of (image, label).
@@ -115,15 +115,22 @@ def fit(
     loggers = [callbacks] if callable(callbacks) else list(callbacks)
     if wrong := [type(its).__name__ for its in loggers if not callable(its)]:
         raise BadArgument("callbacks", wrong[0], "functions (step, values)")
-    name, made = ("run", recipe) if isinstance(recipe, schema.Recipe) else (recipe, recipes.find(recipe, {}))
     given = {"data": data, "model": model, "loss": loss, "constraint": constraint, "evaluation": evaluate, **fields}
+    known = recipes.RECIPES
+    if isinstance(recipe, schema.Recipe):
+        name, made = "run", recipe
+    elif recipe not in known and Path(recipe).exists():
+        name, made = "photos", _by_rule(recipe, given, device)
+        known = {**known, name: rules.plain(made)}
+    else:
+        name, made = recipe, recipes.find(recipe, {})
     objects = NO_OBJECTS
     for part, value in given.items():
         if value is not None:
             made, found = _with(made, part, value)
             objects = objects if found is None else replace(objects, **{part: found})
     if isinstance(recipe, str):
-        name, made = labels.named(recipe, made, recipes.RECIPES)
+        name, made = labels.named(name, made, known)
     done = fitted(made, folder, device, resume, objects, loggers, f"{name}-seed{made.seed}")
     distributed.on_first(lambda: None)  # all ranks wait for what the first one writes
     if done.run is None:
@@ -132,6 +139,23 @@ def fit(
         run, images = done.run, done.run.task.images
         found = inference.Trained(run.recipe, run.measured.eval(), run.device, images.classes, len(images))
     return TrainedRun(**vars(found), folder=done.folder, objects=done.objects)
+
+
+def _by_rule(root: str, given: Mapping[str, Any], device: str) -> schema.Recipe:
+    """The recipe by rule for the images in a place. Plain fields that are given are facts for the rules."""
+    from isosphere.train.facts import by_rule
+
+    named = {part: {NAMED[part]: value} for part, value in given.items() if part in NAMED and isinstance(value, str)}
+    groups = {part: its for part, its in {**given, **named}.items() if isinstance(its, Mapping)}
+    settled = {
+        f"{part}.{name}": value
+        for part, its in groups.items() for name, value in its.items()
+        if isinstance(value, str | int | float | tuple) and name != "kind" and not own.is_path(value)
+    }  # fmt: skip
+    chosen = by_rule(root, settled, device)
+    for choice in chosen.choices:
+        terminal.say(f"isosphere: {choice}")
+    return chosen.recipe
 
 
 def _with(recipe: schema.Recipe, part: str, value: Any) -> tuple[schema.Recipe, Any]:

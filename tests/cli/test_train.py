@@ -130,7 +130,7 @@ def test_images_in_the_current_folder_are_not_mixed_with_runs(photos, tmp_path):
     shutil.copytree(photos, tmp_path, dirs_exist_ok=True)
     isosphere("train", ".", *PHOTOS.split(), "--loop.steps", "1", folder=tmp_path)
     (run,) = (tmp_path / "runs").iterdir()
-    assert json.loads((run / "result.json").read_text())["images"]["train_classes"] == 5
+    assert json.loads((run / "result.json").read_text())["images"]["train_classes"] == 10
 
 
 def test_a_run_is_never_overwritten(trained):
@@ -147,7 +147,7 @@ def test_a_run_folder_is_not_a_file(photos, tmp_path):
 
 def test_a_path_is_the_root_whatever_the_data_are_said_to_be(photos, tmp_path):
     error = refusal("train", photos, "--data", "Faces", folder=tmp_path)
-    assert has(error, BadArgument) and "data.pairs_root" in error.name and not list(tmp_path.iterdir())
+    assert has(error, BadArgument, name=Option("data.pairs_root")) and not list(tmp_path.iterdir())
 
 
 def test_a_recipe_takes_the_path_of_the_images_and_the_run_is_called_as_it_is(photos, tmp_path):
@@ -164,8 +164,8 @@ def test_a_run_is_evaluated_from_any_folder(photos, tmp_path):
     project, other = tmp_path / "project", tmp_path / "other"
     shutil.copytree(photos, project / "photos")
     other.mkdir()
-    isosphere("train", "./photos", *PHOTOS.split(), folder=project)
-    run = project / "runs" / "photos-sec-seed0"
+    isosphere("train", "photos", "./photos", *PHOTOS.split(), folder=project)
+    run = project / "runs" / "photos-seed0"
     result = json.loads((run / "result.json").read_text())["last"]
     for name in ("class0", "class1"):  # others that have the same name are not taken for them
         shutil.copytree(photos / name, other / "photos" / name)
@@ -173,7 +173,7 @@ def test_a_run_is_evaluated_from_any_folder(photos, tmp_path):
         shutil.copytree(photos / name, project / "runs" / "photos" / name)
     (project / "runs" / "photos" / "recipe.json").write_text("{}")  # a run of that name
     assert f"{100 * result['recall@1']:.1f}" in isosphere("evaluate", run, folder=other).stdout
-    isosphere("train", "./photos", *PHOTOS.split(), "--out", "../other/deep/run", folder=project)
+    isosphere("train", "photos", "./photos", *PHOTOS.split(), "--out", "../other/deep/run", folder=project)
     assert f"{100 * result['recall@1']:.1f}" in isosphere("evaluate", "deep/run", folder=other).stdout
     shutil.rmtree(other / "photos")
     shutil.rmtree(tmp_path / "photos")
@@ -196,9 +196,9 @@ def test_names_that_are_not_utf8_go_all_the_way(photos, tmp_path):
 
     command = [sys.executable, "-m", "isosphere", "train", root, *PHOTOS.split(), "--data.seed", "none"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True)
-    assert done.returncode == 0 and b"run folder: runs/caf\xe9-sec-seed0" in done.stdout, done.stderr
+    assert done.returncode == 0 and b"run folder: runs/caf\xe9-seed0" in done.stdout, done.stderr
     folder = next((tmp_path / "runs").iterdir())
-    assert {b"class8\xe9/0.png", b"class9/\xe9.png"} <= set((folder / "test_paths.txt").read_bytes().splitlines())
+    assert {b"class8\xe9/4.png", b"class9/\xe9.png"} <= set((folder / "test_paths.txt").read_bytes().splitlines())
     isosphere("evaluate", folder, folder=tmp_path)
     isosphere("embed", folder, root, "--out", "e.npy", folder=tmp_path)
     assert b"/class9/\xe9.png\tclass9" in (tmp_path / "e.paths.txt").read_bytes()

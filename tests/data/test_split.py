@@ -48,6 +48,22 @@ def test_split_is_disjoint_complete_and_relabeled(fraction, seed):
         assert split_classes(images, fraction, seed + 1)[0].classes != train.classes
 
 
+@pytest.mark.parametrize(("fraction", "apart"), [(0.7, 3), (0.5, 5), (0.95, 2)])
+def test_split_by_images_takes_a_share_of_each_class_at_random(fraction, apart):
+    images = pixel_set(4, 10)
+    train, test = split_classes(images, fraction, 0, by="images")
+    assert train.classes == test.classes == images.classes
+    assert torch.bincount(test.labels).tolist() == [apart] * 4 and len(train) == 40 - 4 * apart
+    both = [split_classes(ImageSet(images.labels, images.classes, paths=list(map(str, range(40)))), 0.7, seed,
+                          by="images") for seed in (0, 0, 1)]  # fmt: skip
+    held = [set(test.paths) for _, test in both]
+    assert held[0] == held[1] != held[2] and not held[0] & set(both[0][0].paths)
+    train, test = split_classes(images, fraction, None, by="images")
+    assert torch.bincount(test.labels).tolist() == [apart] * 4 and len(train) == 40 - 4 * apart
+    with raised(BadArgument, name=Option("data.train_fraction")):
+        split_classes(pixel_set(4, 3), 0.5, 0, by="images")  # two of three cannot be set apart
+
+
 def test_split_that_leaves_a_side_empty_is_refused():
     with raised(BadArgument, name="fraction", value=0.1):
         split_classes(pixel_set(3), 0.1)

@@ -114,7 +114,7 @@ def test_the_example_needs_no_torch(trained, photos, tmp_path):
 def test_the_page_runs_from_top_to_bottom(trained, photos, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "runs").mkdir()
-    (tmp_path / "runs" / "my_photos-sec-seed0").symlink_to(trained)
+    (tmp_path / "runs" / "my_photos-seed0").symlink_to(trained)
     (tmp_path / "other_photos").symlink_to(photos)
     for name in "ab":
         Image.new("RGB", (30, 24)).save(f"{name}.jpg")

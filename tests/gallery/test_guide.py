@@ -17,9 +17,9 @@ def home(trained, photos, tmp_path_factory):
     """A folder with the run, the images and the gallery of the page."""
     folder = tmp_path_factory.mktemp("guide")
     shutil.copytree(photos, folder / "my_photos")
-    shutil.copytree(trained, folder / "runs" / "my_photos-sec-seed0", ignore=shutil.ignore_patterns(".lock*"))
+    shutil.copytree(trained, folder / "runs" / "my_photos-seed0", ignore=shutil.ignore_patterns(".lock*"))
     shutil.copy(photos / "class3" / "1.png", folder / "photo.jpg")
-    isosphere("index", "runs/my_photos-sec-seed0", "my_photos", "--out", "gallery", folder=folder)
+    isosphere("index", "runs/my_photos-seed0", "my_photos", "--out", "gallery", folder=folder)
     return folder
 
 

@@ -1,6 +1,6 @@
 """Write the embeddings of images with a trained run.
 
-  isosphere embed runs/my_photos-sec-seed0 ./other_photos --out e.npy
+  isosphere embed runs/my_photos-seed0 ./other_photos --out e.npy
 
 This writes three files:
 

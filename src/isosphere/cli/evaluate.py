@@ -1,7 +1,7 @@
 """Measure a trained run on its test classes, or on other images.
 
-  isosphere evaluate runs/my_photos-sec-seed0
-  isosphere evaluate runs/my_photos-sec-seed0 --data ./other_photos
+  isosphere evaluate runs/my_photos-seed0
+  isosphere evaluate runs/my_photos-seed0 --data ./other_photos
   isosphere evaluate runs/people-cosface-seed0 --data.pairs lfw --data.pairs_root faces
 
 With --data it measures retrieval among other images. This works for all runs, also on faces or without

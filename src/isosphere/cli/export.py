@@ -1,8 +1,8 @@
 """Write a trained model for use elsewhere: ONNX, torch.export, or a folder for a model hub.
 
-  isosphere export runs/my_photos-sec-seed0 --to onnx
-  isosphere export runs/my_photos-sec-seed0 --to torch --out model.pt2
-  isosphere export runs/my_photos-sec-seed0 --to safetensors --out my-photos
+  isosphere export runs/my_photos-seed0 --to onnx
+  isosphere export runs/my_photos-seed0 --to torch --out model.pt2
+  isosphere export runs/my_photos-seed0 --to safetensors --out my-photos
 
 | --to        | writes                            | needs                        |
 | onnx        | one file with the preprocessing   | ONNX Runtime, no torch       |

@@ -1,7 +1,7 @@
 """Make a gallery of images that can be searched, or bring it up to date.
 
-  isosphere index runs/my_photos-sec-seed0 ./photos --out gallery
-  isosphere index runs/my_photos-sec-seed0 ./more.csv --out gallery
+  isosphere index runs/my_photos-seed0 ./photos --out gallery
+  isosphere index runs/my_photos-seed0 ./more.csv --out gallery
 
 The gallery is a folder. It has a vector, the path, the label and a small picture of each image. The same
 call again embeds what is new or changed, and drops what is gone. Another folder or CSV is added to it. A call

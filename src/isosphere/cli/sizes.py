@@ -1,7 +1,7 @@
 """Measure what smaller vectors cost: R@1 against bytes, on a run's test images.
 
-  isosphere sizes runs/my_photos-sec-seed0
-  isosphere sizes runs/my_photos-sec-seed0 --dims 128,64 --whiten --json
+  isosphere sizes runs/my_photos-seed0
+  isosphere sizes runs/my_photos-seed0 --dims 128,64 --whiten --json
 
 Each line is a way in which `isosphere index` can keep vectors: --dim for fewer numbers, --quantize for fewer
 bits. The images were not trained on. Their principal components are those of the images themselves, as in a

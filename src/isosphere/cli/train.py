@@ -1,11 +1,11 @@
 """Train your own images, or a recipe.
 
-  isosphere train ./my_photos                       with SEC: the recipe `photos-sec` on these images
+  isosphere train ./my_photos                       chooses a recipe by rules, and says what and why
   isosphere train photos ./my_photos                without SEC: the recipe `photos`
   isosphere train ./my_photos --model.backbone resnet50 --model.weights resnet50.pth --model.freeze_bn true
   isosphere train rendered-sec --loss ArcFace --constraint.eta 0.5 --seed 1
   isosphere train photos ./my_photos --loss my_module:my_loss --model my_module:Net
-  isosphere train --resume runs/my_photos-sec-seed0
+  isosphere train --resume runs/my_photos-seed0
   torchrun --nproc-per-node 2 -m isosphere train ./my_photos
 
 Images are a folder of class folders, or a CSV or Parquet file with the columns path and label. Labels may be
@@ -41,8 +41,8 @@ SHOWN = {
     "loop.steps": "length of training; in epochs for faces and SimCLR",
     "seed": "seed of first weights, batches and augmentation; by default 0",
 }
-OWN = "photos-sec"
-"""The recipe of a folder that is given without one."""
+OWN = "photos"
+"""What a run on a folder is called by that is given without a recipe."""
 
 
 def declare(parser: Parser) -> None:
@@ -96,7 +96,7 @@ def _show(recipe: "Recipe", folder: Path, result: dict[str, Any]) -> None:
 
 
 def _named(asked: Namespace) -> tuple[str, "Recipe"]:
-    """What the run is called, and its recipe: the one named on these images, or photos-sec on a path alone."""
+    """What the run is called, and its recipe: the one named on these images, or one by rule on a path alone."""
     from isosphere.paper import ALL, find
     from isosphere.recipes import override
     from isosphere.recipes.labels import named
@@ -107,11 +107,26 @@ def _named(asked: Namespace) -> tuple[str, "Recipe"]:
     if name not in ALL and Path(name).exists():
         if images:
             raise BadUsage("isosphere train", f"unexpected {images!r}")
-        name, images = OWN, name
+        return _by_rule(asked)
     recipe, changes = find(name, {}), asked.changes
     if images:
         changes = _with_root(name, recipe, images, changes)
     return named(name, override(recipe, changes), ALL)
+
+
+def _by_rule(asked: Namespace) -> tuple[str, "Recipe"]:
+    """A recipe for these images by rule, whose choices are said."""
+    from isosphere.paper import ALL
+    from isosphere.recipes.labels import named
+    from isosphere.recipes.rules import plain
+    from isosphere.train.facts import by_rule
+
+    if "data.root" in asked.changes:
+        raise BadUsage("isosphere train", f"name the images once: {asked.what}, or --data.root")
+    chosen = by_rule(asked.what, asked.changes, asked.device)
+    for choice in chosen.choices:
+        note(str(choice))
+    return named(OWN, chosen.recipe, {**ALL, OWN: plain(chosen.recipe)})
 
 
 def _with_root(name: str, recipe: "Recipe", images: str, changes: dict[str, Any]) -> dict[str, Any]:

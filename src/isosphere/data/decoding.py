@@ -15,6 +15,9 @@ from torch import Tensor
 
 from isosphere.errors import BadArgument, InputError, UnreadableImage
 
+ORIENTATION, TURNED = 0x0112, (5, 6, 7, 8)
+"""EXIF's tag, and its values that exchange height and width."""
+
 
 def decode(file: str | Path | BinaryIO, name: str = "") -> Tensor:
     """An image file as RGB, uint8 (3, H, W), upright by its EXIF orientation. Errors have its `name`, if given."""
@@ -28,6 +31,18 @@ def decode(file: str | Path | BinaryIO, name: str = "") -> Tensor:
     except Exception as error:  # on damaged files PIL raises almost anything
         reason = str(error).replace(repr(file), repr(name)) if name else error
         raise UnreadableImage(name or str(file), f"{type(error).__name__}: {reason}") from error
+
+
+def shape_of(file: str | Path) -> tuple[int, int] | None:
+    """Height and width of an image file, upright, by its header alone; None where it cannot be read."""
+    if not os.path.isfile(file):
+        return None
+    try:
+        with Image.open(file) as opened:
+            turned = opened.getexif().get(ORIENTATION, 1) in TURNED
+            return opened.size if turned else opened.size[::-1]
+    except Exception:  # which is told where the images are read
+        return None
 
 
 def in_memory(image: object) -> Tensor:

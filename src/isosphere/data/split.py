@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import torch
@@ -25,6 +25,7 @@ from isosphere.errors import (
 )
 from isosphere.files import read_json
 
+from .apart import images_apart
 from .images import Images, LabeledImages
 
 Set = TypeVar("Set", bound=LabeledImages)
@@ -41,9 +42,11 @@ def split_classes(
     fold: int = 1,
     file: str = "",
     root: str = "",
+    by: Literal["classes", "images"] = "classes",
 ) -> tuple[Set, Set]:
     """Training and test images of disjoint classes. This `fraction` of the classes trains, at random if seeded.
 
+    `by` images it is this fraction of each class, and the others are for testing: of the classes that were trained on.
     A `file` of an earlier split comes first, then `folds`: the classes of one fold, 1 to `folds`, are for testing. Else
     a set with `splits` of its own (a list's column, or train/ and test/ folders) keeps them. A class in both parts is
     an error unless allowed.
@@ -68,6 +71,11 @@ def split_classes(
         if shared and not allow_shared:
             raise SharedClasses(shared, Option("data.allow_shared", True))
         return train, test
+    if by == "images":
+        apart = images_apart(image_set.labels, 1 - fraction, seed, least=2)
+        if not apart.any() or apart.all():
+            raise BadArgument(Option("data.train_fraction"), fraction, "one that leaves some images on each side")
+        return image_set.subset((~apart).nonzero().flatten()), image_set.subset(apart.nonzero().flatten())
     trained = round(fraction * count)
     if not 0 < trained < count:
         raise BadArgument("fraction", fraction, f"one that leaves some of {count} classes on each side")

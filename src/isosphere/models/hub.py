@@ -45,6 +45,15 @@ def build(name: str, size: Size | None, pretrained: bool, origin: dict[str, Any]
     return network, features, preprocessing, str(settings.get("classifier") or ""), origin
 
 
+def is_at_hand(name: str) -> bool:
+    """Whether weights of this name are in the cache, or the hub that has them answers."""
+    try:
+        _place(name) if is_source(name) else _overlay(name)
+    except (Unreachable, BadArgument, NotFound):
+        return False
+    return True
+
+
 def settings_of(name: str) -> dict[str, Any]:
     """What the weights of a network expect of their images, as timm resolves it: input_size, mean, interpolation ..."""
     from timm.data import resolve_data_config

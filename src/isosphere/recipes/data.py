@@ -11,6 +11,7 @@ from isosphere.errors import BadArgument
 from isosphere.recipes.checks import Checked, Count, Fraction, Range, Share, Shares, Size, Whole
 from isosphere.recipes.own import Own, own_name
 
+SplitBy = Literal["classes", "images"]
 Jitter = tuple[Fraction, Fraction, Fraction, Annotated[float, Range(least=0, most=0.5)]]
 NO_JITTER = (0.0, 0.0, 0.0, 0.0)
 
@@ -170,6 +171,9 @@ class Folder(Source):
     train_fraction: Fraction = 0.5
     """Share of the classes to train on, chosen by `seed`; the others are for testing. If there are train/ and test/
     folders, or a list with a column split, those decide."""
+    split_by: SplitBy = "classes"
+    """What is set apart for testing: whole classes, which is what search among new things needs, or images of each
+    class, as there is no other way with few classes. Then train_fraction is of these."""
     seed: Whole | None = 0
     """Chooses the classes at random. It is not the run's seed, so runs share their split. none is first by name."""
     folds: Whole = 0
@@ -356,13 +360,15 @@ class OwnData(Own, Source):
 
     opened_by = "isosphere.train.own:own_task"
     kept = (
-        "size", "fit", "shorter", "interpolation", "scale", "flip", "train_fraction", "seed", "folds", "fold", "split",
-        "jitter", "randaugment", "erasing",
+        "size", "fit", "shorter", "interpolation", "scale", "flip", "train_fraction", "split_by", "seed", "folds",
+        "fold", "split", "jitter", "randaugment", "erasing",
     )  # fmt: skip
     transformed: bool = False  # type: ignore[misc]  # a field here alone
     """Whether the images are float tensors; the run finds out."""
     train_fraction: Fraction = 0.5
     """Share of the classes to train on, chosen by `seed`; the others are for testing. A test set of your own wins."""
+    split_by: SplitBy = "classes"
+    """What is set apart for testing: whole classes, or images of each class. Then train_fraction is of these."""
     seed: Whole | None = 0
     """Chooses the classes at random. It is not the run's seed, so runs share their split. none is first by name."""
     folds: Whole = 0

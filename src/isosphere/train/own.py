@@ -54,10 +54,10 @@ def own_task(data: schema.OwnData, given: Any = None) -> Task:
     """A dataset split by class, or a pair of datasets to train and to test on."""
     train, test = given if _is_opened(given) else opened(own.find("data", data, given))
     if test is None:
-        if len(train.classes) < 4:
+        if len(train.classes) < 4 and data.split_by == "classes":
             raise TooFewClasses(data.place, "train and test", len(train.classes), 4)
         train, test = split_classes(
-            train, data.train_fraction, data.seed, folds=data.folds, fold=data.fold, file=data.split
+            train, data.train_fraction, data.seed, folds=data.folds, fold=data.fold, file=data.split, by=data.split_by
         )
     check_parts(train, test, data.place)
     parts = {"train": train, "test": test}

@@ -107,7 +107,8 @@ def folder_task(data: schema.Folder, device: torch.device) -> Task:
     images = cached(images, view.stored, data.root, data.cache, data.skip_unreadable)
     if not data.split and not data.folds:
         check_splits(images, data.root)
-    how = (data.train_fraction, data.seed, data.allow_shared, data.folds, data.fold, data.split, data.root)
+    folds = (data.folds, data.fold)
+    how = (data.train_fraction, data.seed, data.allow_shared, *folds, data.split, data.root, data.split_by)
     parts = split_classes(images, *how)
     check_parts(*parts, data.root)
     train, test = (placed(part, device) for part in parts)

@@ -269,5 +269,7 @@ class CachedSet(LabeledImages):
 
 def mapped(file: Path) -> Tensor:
     """The pixels of a file, uint8 (P, 3), read when they are used. What a process writes to them stays its own."""
-    # Not torch.from_file, which takes no name that is not UTF-8.
-    return torch.from_numpy(np.memmap(file, np.uint8, mode="c")).view(-1, 3)
+    if not file.stat().st_size:
+        return torch.empty(0, 3, dtype=torch.uint8)
+    pixels = np.memmap(file, np.uint8, mode="c")  # torch's own mapping takes no name that is not UTF-8
+    return torch.from_numpy(pixels).view(-1, 3)
