@@ -69,7 +69,6 @@ from isosphere.models import Embedder as Embedder
 from isosphere.models import Expected as Expected
 from isosphere.models import build_embedder as build_embedder
 from isosphere.models import expects as expects
-from isosphere.models import named_like as named_like
 from isosphere.monitor import NormMonitor as NormMonitor
 from isosphere.samplers import ClassBatches as ClassBatches
 

@@ -5,6 +5,6 @@ from isosphere.errors import need_all
 need_all("train", "isosphere.models")
 
 from isosphere.models.embedder import Embedder, build_embedder  # noqa: E402
-from isosphere.models.expected import Expected, expects, named_like  # noqa: E402
+from isosphere.models.expected import Expected, expects  # noqa: E402
 
-__all__ = ["Embedder", "Expected", "build_embedder", "expects", "named_like"]
+__all__ = ["Embedder", "Expected", "build_embedder", "expects"]

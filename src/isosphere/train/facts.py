@@ -12,7 +12,8 @@ from isosphere.data.images import ImageSet, open_images
 from isosphere.data.workers import cores
 from isosphere.errors import TooFewClasses
 from isosphere.inference import naming
-from isosphere.models import expects, named_like
+from isosphere.models import expects
+from isosphere.models.expected import named_like
 from isosphere.models.hub import is_at_hand
 from isosphere.recipes import options, rules, schema
 
