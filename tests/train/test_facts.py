@@ -11,7 +11,8 @@ from commands import isosphere as command
 from commands import refusal
 from isosphere.data.decoding import shape_of
 from isosphere.errors import BadUsage, TooFewClasses
-from isosphere.models import hub, named_like
+from isosphere.models import hub
+from isosphere.models.expected import named_like
 from isosphere.recipes import rules, schema
 from isosphere.runs import read_recipe
 from isosphere.train import facts
